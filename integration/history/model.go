@@ -67,13 +67,9 @@ func step(s register, op Op, res Result) (bool, register) {
 	case PutIfAbsent:
 		return s.conditional(!s.found, op, res)
 	case PutIfVersion:
-		// A version not told yet may be the one that is asked for: then the
-		// result decides.
-		holds := s.found && s.version == op.IfVersion
-		if s.found && s.version.IsZero() && !res.Unknown {
-			holds = res.Applied
-		}
-		return s.conditional(holds, op, res)
+		// Whoever asks for a version was told it, so an operation that ended before
+		// this call has set it in the state.
+		return s.conditional(s.found && s.version == op.IfVersion, op, res)
 	default:
 		return s.change(op.Value, true, res)
 	}
