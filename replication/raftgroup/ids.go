@@ -1,0 +1,35 @@
+package raftgroup
+
+import (
+	"fmt"
+
+	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/ring"
+)
+
+// GroupID names a Raft group in the log store and on the wire: 0 is the
+// catalog, 1+p is partition p.
+type GroupID uint32
+
+// Catalog is the group that holds the cluster map.
+const Catalog GroupID = 0
+
+// PartitionGroup is the group of a partition.
+func PartitionGroup(p sundog.Partition) GroupID { return 1 + GroupID(p) }
+
+// String returns "catalog" or "partition p".
+func (id GroupID) String() string {
+	if id == Catalog {
+		return "catalog"
+	}
+	return fmt.Sprintf("partition %d", uint32(id)-1)
+}
+
+// nodeOf returns the node part of a raft server id or address, 0 if there is none.
+func nodeOf(server string) sundog.NodeID {
+	r, err := ring.ParseServerID(server)
+	if err != nil {
+		return 0
+	}
+	return r.Node
+}
