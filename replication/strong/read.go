@@ -1,0 +1,188 @@
+package strong
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/dataplane/table"
+	"github.com/sundog-kv/sundog/replication"
+	"github.com/sundog-kv/sundog/rpc"
+)
+
+const (
+	// dueRounds bounds how often a read that meets due keys waits for a tick. One
+	// does, unless the clock steps back or the key is written again with a time
+	// to live that ends at once.
+	dueRounds = 4
+	// scanLimit is the page of a scan that names none, and the largest; scanBytes
+	// of keys and values end a page early.
+	scanLimit = 4096
+	scanBytes = 1 << 20
+	pairRoom  = 64 // an item's head in a reply
+)
+
+// Get reads keys of one pool, each linearizably and all behind one barrier; see
+// replication.Engine. Errors: NotFound; Invalid for a key; Stale (the pool is
+// not here); NotOwner with the leader where known; Unavailable, Timeout, Closed.
+func (p *Partition) Get(ctx context.Context, pool sundog.PoolID, keys [][]byte) []rpc.GetResult {
+	results := make([]rpc.GetResult, len(keys))
+	if err := p.readable(ctx, pool); err != nil {
+		for i := range results {
+			results[i].Err = err
+		}
+		return results
+	}
+	left := make([]int, len(keys))
+	for i := range left {
+		left[i] = i
+	}
+	for range dueRounds {
+		if left = p.getOnce(pool, keys, results, left); len(left) == 0 {
+			return results
+		}
+		if err := p.tick(ctx); err != nil {
+			e := asRead(p.located(err))
+			for _, i := range left {
+				results[i] = rpc.GetResult{Err: e}
+			}
+			return results
+		}
+	}
+	for _, i := range left {
+		results[i] = rpc.GetResult{Err: sundog.Errorf(sundog.Unavailable, "the key is due and the partition's time does not move on; try again")}
+	}
+	return results
+}
+
+// getOnce fills the results of keys[i] for each i in want and returns those
+// whose key is due but was not removed yet: only the log may say that it is gone.
+func (p *Partition) getOnce(id sundog.PoolID, keys [][]byte, results []rpc.GetResult, want []int) (due []int) {
+	now := p.now()
+	p.machine.guard.read(func(v *view) {
+		var pl *pool
+		var err *sundog.Error
+		if v == nil {
+			err = p.notServing()
+		} else if pl = v.pools[id]; pl == nil {
+			err = p.notHere(id)
+		}
+		for _, i := range want {
+			if err != nil {
+				results[i].Err = err
+				continue
+			}
+			if results[i] = pl.get(keys[i]); isDue(results[i].Item.Deadline, now) {
+				due = append(due, i)
+			}
+		}
+	})
+	return due
+}
+
+func (p *pool) get(key []byte) rpc.GetResult {
+	if err := sundog.CheckKey(key); err != nil {
+		return rpc.GetResult{Err: sundog.AsError(err)}
+	}
+	it, ok := p.table.Get(key, nil)
+	if !ok {
+		return rpc.GetResult{Err: sundog.Errorf(sundog.NotFound, "no such key")}
+	}
+	return rpc.GetResult{Item: rpc.Item{Version: it.Version, Deadline: it.Deadline, Value: it.Value}}
+}
+
+func isDue(deadline, now int64) bool { return deadline != noDeadline && deadline <= now }
+
+// readable returns nil when what is applied here covers everything that was
+// acknowledged before the call: an entry that was made after the call began has
+// been applied, by the leader. It also brings in a pool that the map has and the
+// log has not.
+func (p *Partition) readable(ctx context.Context, pool sundog.PoolID) *sundog.Error {
+	if mutantNoBarrier {
+		return nil
+	}
+	if err := p.group.Barrier(ctx); err != nil {
+		return asRead(p.located(err))
+	}
+	_, err := p.findPool(ctx, pool)
+	return err
+}
+
+// asRead words an error of the group for a read: it has no unknown outcome.
+func asRead(err error) *sundog.Error {
+	e := sundog.AsError(err)
+	if e.Kind == sundog.Unknown {
+		return sundog.Errorf(sundog.Unavailable, "%w", err)
+	}
+	return e
+}
+
+// Scan returns one page of a pool's keys in this partition, in the table's own
+// order. A key that is there from the first page's call to the last one's is
+// returned at least once; one that comes or goes meanwhile may or may not be.
+// Each page is read behind a barrier of its own. A cursor of another replica, or
+// from before a restart, begins anew. Errors as of Get.
+func (p *Partition) Scan(ctx context.Context, req rpc.ScanRequest) (rpc.ScanReply, error) {
+	if err := p.readable(ctx, req.Pool); err != nil {
+		return rpc.ScanReply{}, err
+	}
+	if p.machine.due.Load() <= p.now() {
+		if err := p.tick(ctx); err != nil {
+			return rpc.ScanReply{}, asRead(p.located(err))
+		}
+	}
+	limit := scanLimit
+	if req.Limit > 0 {
+		limit = min(req.Limit, scanLimit)
+	}
+	var reply rpc.ScanReply
+	var err error
+	p.machine.guard.read(func(v *view) {
+		if v == nil {
+			err = p.notServing()
+		} else if pl := v.pools[req.Pool]; pl == nil {
+			err = p.notHere(req.Pool)
+		} else {
+			reply = pl.scan(req, limit, p.now())
+		}
+	})
+	return reply, err
+}
+
+func (p *pool) scan(req rpc.ScanRequest, limit int, now int64) (reply rpc.ScanReply) {
+	size := 0
+	reply.Next = p.table.Scan(req.Cursor, limit, func(key []byte, it table.Item) bool {
+		if !bytes.HasPrefix(key, req.Prefix) || isDue(it.Deadline, now) {
+			return true
+		}
+		item := rpc.ScanItem{Key: slices.Clone(key), Version: it.Version, Deadline: it.Deadline}
+		if !req.KeysOnly {
+			item.Value = slices.Clone(it.Value)
+		}
+		reply.Items = append(reply.Items, item)
+		size += pairRoom + len(item.Key) + len(item.Value)
+		return size < scanBytes
+	})
+	return reply
+}
+
+// Check proposes a check of the pool; see replication.Checker. Errors as of Mutate.
+func (p *Partition) Check(ctx context.Context, pool sundog.PoolID) (replication.CheckID, error) {
+	if p.reign.Load() == nil {
+		return 0, p.notLeading()
+	}
+	if _, err := p.findPool(ctx, pool); err != nil {
+		return 0, err
+	}
+	id := replication.CheckID(newID())
+	if _, err := p.group.Propose(ctx, appendCheck(nil, id, pool)); err != nil {
+		return 0, p.located(err)
+	}
+	return id, nil
+}
+
+// CheckResult returns this replica's sum; see replication.Checker.
+func (p *Partition) CheckResult(id replication.CheckID) (replication.CheckSum, bool) {
+	return p.sums.get(id)
+}
