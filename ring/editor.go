@@ -138,12 +138,13 @@ func (e *editor) replace(p int, from, to int32) {
 
 func (e *editor) drop(p int, n int32) { e.replace(p, n, vacant) }
 
-// balance makes the placement obey the layout.
+// balance makes the placement obey the layout, with as few newcomers as it takes
+// where the search of cancel is not cut short.
 func (e *editor) balance() {
 	e.fill()
 	e.shed()
 	e.pull()
-	e.undo()
+	e.cancel()
 }
 
 // fill finds a node for every vacant place, the partitions with most of them
