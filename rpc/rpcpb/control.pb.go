@@ -2166,6 +2166,7 @@ type ReplicaCheckReply struct {
 	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	Hash          []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
 	Keys          uint64                 `protobuf:"varint,4,opt,name=keys,proto3" json:"keys,omitempty"`
+	CheckId       uint64                 `protobuf:"varint,5,opt,name=check_id,json=checkId,proto3" json:"check_id,omitempty"` // of a check that this request began
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2224,6 +2225,13 @@ func (x *ReplicaCheckReply) GetHash() []byte {
 func (x *ReplicaCheckReply) GetKeys() uint64 {
 	if x != nil {
 		return x.Keys
+	}
+	return 0
+}
+
+func (x *ReplicaCheckReply) GetCheckId() uint64 {
+	if x != nil {
+		return x.CheckId
 	}
 	return 0
 }
@@ -2400,12 +2408,13 @@ const file_rpc_rpcpb_control_proto_rawDesc = "" +
 	"\x13ReplicaCheckRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x19\n" +
 	"\bcheck_id\x18\x02 \x01(\x04R\acheckId\x12\x12\n" +
-	"\x04pool\x18\x03 \x01(\x04R\x04pool\"e\n" +
+	"\x04pool\x18\x03 \x01(\x04R\x04pool\"\x80\x01\n" +
 	"\x11ReplicaCheckReply\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\bR\x04done\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x12\n" +
-	"\x04keys\x18\x04 \x01(\x04R\x04keysB'Z%github.com/sundog-kv/sundog/rpc/rpcpbb\x06proto3"
+	"\x04keys\x18\x04 \x01(\x04R\x04keys\x12\x19\n" +
+	"\bcheck_id\x18\x05 \x01(\x04R\acheckIdB'Z%github.com/sundog-kv/sundog/rpc/rpcpbb\x06proto3"
 
 var (
 	file_rpc_rpcpb_control_proto_rawDescOnce sync.Once
