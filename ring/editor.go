@@ -139,12 +139,12 @@ func (e *editor) replace(p int, from, to int32) {
 func (e *editor) drop(p int, n int32) { e.replace(p, n, vacant) }
 
 // balance makes the placement obey the layout, with as few newcomers as it takes
-// where the search of cancel is not cut short.
-func (e *editor) balance() {
+// where the search of cancel is not cut short; fewest tells.
+func (e *editor) balance() (fewest bool) {
 	e.fill()
 	e.shed()
 	e.pull()
-	e.cancel()
+	return e.cancel()
 }
 
 // fill finds a node for every vacant place, the partitions with most of them

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -123,7 +124,7 @@ func checkPlan(t reporter, current []Replicas, nodes []Node, replicas int) (targ
 		ideal, ok = idealMoves(f.layout, f.original)
 		require.True(t, ok, "no placement obeys the layout %+v", f.layout)
 	} else {
-		ideal = lowerBound(f)
+		ideal = certified(t, f)
 	}
 	again, moves, err := Plan(settle(target), nodes, replicas)
 	require.NoError(t, err)
@@ -132,15 +133,15 @@ func checkPlan(t reporter, current []Replicas, nodes []Node, replicas int) (targ
 	return settle(target), added, ideal
 }
 
-// lowerBound is a bound on the moves that holds whatever the zones: who is above
-// the band must give, what is missing must be added, who is below it must get.
-func lowerBound(f facts) int {
-	give, get := len(f.original)*f.layout.replicas, 0
-	for n, load := range f.load {
-		give -= min(load, f.layout.high[n])
-		get += max(0, f.layout.low[n]-load)
-	}
-	return max(give, get)
+// certified computes the fewest moves at sizes where idealMoves takes too long:
+// the editor's own number, which its search proved to be the fewest by finding no
+// cycle of negative cost. That the search is right is what the tests at small
+// sizes show against idealMoves.
+func certified(t reporter, f facts) int {
+	e := newEditor(f.layout, f.original, nil)
+	require.True(t, e.balance(), "the search was cut short")
+	require.GreaterOrEqual(t, e.newcomers(), e.atLeast())
+	return e.newcomers()
 }
 
 func settle(target []Replicas) []Replicas {
@@ -182,6 +183,38 @@ func (w *world) die(t *rapid.T, n int) {
 	}
 }
 
+// requireFew asserts the bound on moves. ideal leaves leaders aside. Where it is
+// zero, all replicas may stay, so the only way to fail is that the leaders could
+// not be balanced by transfers alone; then one exchange is allowed.
+func requireFew(t reporter, current []Replicas, nodes []Node, replicas, added, ideal int) {
+	t.Helper()
+	if ideal == 0 && added > 0 {
+		f := survey(current, nodes, replicas)
+		require.False(t, leadersFit(f), "%d moves where none are needed", added)
+		require.LessOrEqual(t, added, 2)
+		return
+	}
+	require.LessOrEqual(t, 10*added, 11*ideal, "%d moves, the ideal is %d", added, ideal)
+}
+
+// leadersFit reports whether transfers alone can bring all leaders into bounds.
+func leadersFit(f facts) bool {
+	nodes, parts := len(f.load), len(f.original)
+	g := newFlow(nodes + parts + 2)
+	source, sink := nodes+parts, nodes+parts+1
+	for p, list := range f.original {
+		g.edge(source, nodes+p, 1, 0)
+		for _, n := range list {
+			g.edge(nodes+p, int(n), 1, 0)
+		}
+	}
+	for n, high := range f.layout.leadHigh {
+		g.edge(n, sink, high, 0)
+	}
+	sent, _ := g.run(source, sink)
+	return sent == parts
+}
+
 func TestPlanKeepsEveryBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		partitions := 1 << rapid.IntRange(0, 6).Draw(t, "log P")
@@ -194,9 +227,63 @@ func TestPlanKeepsEveryBound(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "changes") {
 			w.die(t, rapid.IntRange(0, min(2, len(w.nodes)-replicas)).Draw(t, "deaths"))
 			w.join(t, rapid.IntRange(0, 3).Draw(t, "joins"))
-			var added, ideal int
-			placement, added, ideal = checkPlan(t, placement, w.nodes, replicas)
-			require.LessOrEqual(t, 10*added, 11*ideal, "moves against the ideal")
+			target, added, ideal := checkPlan(t, placement, w.nodes, replicas)
+			requireFew(t, placement, w.nodes, replicas, added, ideal)
+			placement = target
+		}
+	})
+}
+
+// scatter draws a placement that nobody planned: lists of any length, on any
+// nodes.
+func scatter(t *rapid.T, nodes []Node, partitions, replicas int) []Replicas {
+	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "placement"), 0))
+	out := make([]Replicas, partitions)
+	for p := range out {
+		want := min(len(nodes), max(0, replicas+r.IntN(3)-1))
+		for len(out[p]) < want {
+			if n := nodes[r.IntN(len(nodes))].ID; out[p].Index(n) < 0 {
+				out[p] = append(out[p], Replica{Node: n, Incarnation: 1})
+			}
+		}
+	}
+	return out
+}
+
+func TestPlanFromAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		partitions := 1 << rapid.IntRange(0, 5).Draw(t, "log P")
+		replicas := rapid.IntRange(1, 5).Draw(t, "replicas")
+		w := &world{zones: rapid.IntRange(0, 4).Draw(t, "zones"), weights: rapid.Bool().Draw(t, "weights")}
+		w.join(t, replicas+rapid.IntRange(0, 9).Draw(t, "nodes"))
+		current := scatter(t, w.nodes, partitions, replicas)
+		w.die(t, rapid.IntRange(0, min(3, len(w.nodes)-replicas)).Draw(t, "deaths"))
+		_, added, ideal := checkPlan(t, current, w.nodes, replicas)
+		requireFew(t, current, w.nodes, replicas, added, ideal)
+	})
+}
+
+func TestPlanAtScale(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.SampledFrom([]int{100, 300, 1000}).Draw(t, "nodes")
+		w := &world{}
+		w.join(t, n)
+		if zones := rapid.SampledFrom([]int{0, 3, 7}).Draw(t, "zones"); zones > 0 {
+			for i := range w.nodes {
+				w.nodes[i].Zone = fmt.Sprint("z", i%zones)
+			}
+		}
+		const replicas = 3
+		placement := scatter(t, w.nodes, 2048, replicas)
+		for range 2 {
+			target, added, ideal := checkPlan(t, placement, w.nodes, replicas)
+			requireFew(t, placement, w.nodes, replicas, added, ideal)
+			placement = target
+			w.die(t, rapid.IntRange(0, 3).Draw(t, "deaths"))
+			if rapid.Bool().Draw(t, "joins") {
+				w.nodes = append(w.nodes, Node{ID: nodeID(w.next), Weight: 1, Zone: w.nodes[0].Zone})
+				w.next++
+			}
 		}
 	})
 }
