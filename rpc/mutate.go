@@ -6,7 +6,7 @@ import "github.com/sundog-kv/sundog"
 // with the version that the key has (Exists, Conflict).
 type OpResult struct {
 	Err     *sundog.Error
-	Version sundog.Version // of the value stored, or of what a delete removed
+	Version sundog.Version // of the value stored; of a delete, the version the deletion itself took
 	Int     int64          // OpIncr: the new sum
 }
 
