@@ -31,11 +31,14 @@ func createLabelled(ctx context.Context, label string, cfg *memberlist.Config) (
 // memberlist's own memory.
 func (m *Membership) awaitLabelled() {
 	const (
-		pause      = 5 * time.Millisecond
+		firstPause = time.Millisecond // doubles: a profile of a large process is not free
+		lastPause  = 100 * time.Millisecond
 		maxStretch = 8 // memberlist's AwarenessMaxMultiplier
 	)
 	label := []byte(m.goroutineLabel())
-	for end := time.Now().Add(maxStretch*m.cfg.Timing.Probe + m.cfg.Timing.Stream); time.Now().Before(end); time.Sleep(pause) {
+	end := time.Now().Add(maxStretch*m.cfg.Timing.Probe + m.cfg.Timing.Stream)
+	for pause := firstPause; time.Now().Before(end); pause = min(2*pause, lastPause) {
+		time.Sleep(pause)
 		var profile bytes.Buffer
 		if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil || !bytes.Contains(profile.Bytes(), label) {
 			return
