@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -109,9 +110,11 @@ type PoolInfo struct {
 // PoolStatus is a pool with what it holds.
 type PoolStatus struct {
 	PoolInfo
-	Used  int64 // bytes of keys and values, one copy
-	Keys  int64
-	Ready int // partitions whose group serves
+	Used int64 // bytes of keys and values, one copy
+	Keys int64
+	// Ready of all Partitions have a leader that answered; Used and Keys count
+	// these alone.
+	Ready, Partitions int
 }
 
 // PoolChange names what [Client.SetPool] changes; nil leaves as it is.
@@ -145,5 +148,18 @@ type CheckReport struct {
 	Partitions int   // compared
 	Equal      bool  // every replica of every partition has the same hash
 	Keys       int64 // in the whole pool, one copy
-	Details    []string
+	Details    []CheckDetail
+}
+
+// CheckDetail is one partition whose replicas differ or did not answer.
+type CheckDetail struct {
+	Partition sundog.Partition
+	Equal     bool
+	Keys      int64
+	Text      string // what differs, for a person
+}
+
+// String says which partition, and what is the matter with it.
+func (d CheckDetail) String() string {
+	return fmt.Sprintf("partition %d: %s", d.Partition, d.Text)
 }

@@ -12,7 +12,7 @@ type Stats struct {
 	Redirects                  uint64 // NotOwner answers whose hint was followed at once
 	Unknowns                   uint64 // mutations that ended with sundog.Unknown
 	MapRefreshes               uint64 // maps asked for; callers that shared one count once
-	Dials                      uint64 // connections made
+	Dials                      uint64 // connections tried
 }
 
 // Retries counts requests that were sent again, by reason.

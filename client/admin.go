@@ -1,0 +1,247 @@
+package client
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/rpc"
+	"github.com/sundog-kv/sundog/rpc/rpcpb"
+)
+
+// Pools lists the pools of a map no older than this call, by id.
+func (c *Client) Pools(ctx context.Context) ([]PoolInfo, error) {
+	ctx, leave, err := c.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if err := c.await(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.refresh(ctx); err != nil {
+		return nil, c.ended(ctx, 1, sundog.AsError(err))
+	}
+	var out []PoolInfo
+	for _, p := range c.view.Load().Map().Pools {
+		out = append(out, PoolInfo{ID: p.ID, Name: p.Name, Spec: p.Spec})
+	}
+	return out, nil
+}
+
+// CreatePool makes a pool; what spec leaves zero gets its default
+// ([sundog.PoolSpec.WithDefaults]). The kinds: Invalid for a name or spec that
+// can never be, Exists, Conflict where the cluster cannot hold it. When it
+// returns nil this client's map has the pool.
+func (c *Client) CreatePool(ctx context.Context, name string, spec sundog.PoolSpec) (PoolInfo, error) {
+	spec = spec.WithDefaults()
+	if err := sundog.CheckPoolName(name); err != nil {
+		return PoolInfo{}, err
+	}
+	if err := spec.Validate(); err != nil {
+		return PoolInfo{}, err
+	}
+	var reply rpcpb.PoolCreateReply
+	req := &rpcpb.PoolCreateRequest{Name: name, Spec: specToWire(spec)}
+	if err := c.control(ctx, rpc.MethodPoolCreate, true, req, &reply); err != nil {
+		return PoolInfo{}, err
+	}
+	return PoolInfo{ID: sundog.PoolID(reply.GetId()), Name: name, Spec: spec}, c.catchUp(ctx, sundog.Epoch(reply.GetEpoch()))
+}
+
+// SetPool changes a pool; NotFound when there is none of that name.
+func (c *Client) SetPool(ctx context.Context, name string, change PoolChange) error {
+	if err := sundog.CheckPoolName(name); err != nil {
+		return err
+	}
+	req := &rpcpb.PoolSetRequest{Name: name, Spec: &rpcpb.PoolSpec{}}
+	if change.Quota != nil {
+		if *change.Quota < 0 {
+			return sundog.Errorf(sundog.Invalid, "quota %d bytes: use 0 (none) or more", *change.Quota)
+		}
+		if req.Spec.Quota = *change.Quota; *change.Quota == 0 {
+			req.Clear = append(req.Clear, "quota")
+		}
+	}
+	if change.MaxValue != nil {
+		if *change.MaxValue < 1 || *change.MaxValue > sundog.MaxValue {
+			return sundog.Errorf(sundog.Invalid, "max value %d bytes: use 1 to %d", *change.MaxValue, sundog.MaxValue)
+		}
+		req.Spec.MaxValue = *change.MaxValue
+	}
+	var reply rpcpb.PoolSetReply
+	if err := c.control(ctx, rpc.MethodPoolSet, true, req, &reply); err != nil {
+		return err
+	}
+	return c.catchUp(ctx, sundog.Epoch(reply.GetEpoch()))
+}
+
+// DeletePool removes a pool and all it holds; NotFound when there is none of
+// that name.
+func (c *Client) DeletePool(ctx context.Context, name string) error {
+	if err := sundog.CheckPoolName(name); err != nil {
+		return err
+	}
+	var reply rpcpb.PoolDeleteReply
+	if err := c.control(ctx, rpc.MethodPoolDelete, true, &rpcpb.PoolDeleteRequest{Name: name}, &reply); err != nil {
+		return err
+	}
+	return c.catchUp(ctx, sundog.Epoch(reply.GetEpoch()))
+}
+
+// DescribePool tells a pool's spec and what it holds; NotFound when there is
+// none of that name.
+func (c *Client) DescribePool(ctx context.Context, name string) (PoolStatus, error) {
+	if err := sundog.CheckPoolName(name); err != nil {
+		return PoolStatus{}, err
+	}
+	var r rpcpb.PoolDescribeReply
+	if err := c.control(ctx, rpc.MethodPoolDescribe, false, &rpcpb.PoolDescribeRequest{Name: name}, &r); err != nil {
+		return PoolStatus{}, err
+	}
+	return PoolStatus{
+		PoolInfo: PoolInfo{ID: sundog.PoolID(r.GetId()), Name: r.GetName(), Spec: specFromWire(r.GetSpec())},
+		Used:     r.GetUsed(), Keys: r.GetKeys(),
+		Ready: int(r.GetPartitionsReady()), Partitions: int(r.GetPartitions()),
+	}, nil
+}
+
+// Nodes lists all nodes by id, as the node that answers sees them.
+func (c *Client) Nodes(ctx context.Context) ([]NodeStatus, error) {
+	var r rpcpb.NodesReply
+	if err := c.control(ctx, rpc.MethodNodes, false, &rpcpb.NodesRequest{}, &r); err != nil {
+		return nil, err
+	}
+	out := make([]NodeStatus, 0, len(r.GetNodes()))
+	for _, n := range r.GetNodes() {
+		out = append(out, NodeStatus{
+			ID: sundog.NodeID(n.GetId()), Listen: n.GetListen(), HTTP: n.GetHttp(), Gossip: n.GetGossip(),
+			Zone: n.GetZone(), State: n.GetState(), Replicas: int(n.GetReplicas()), Leaders: int(n.GetLeaders()),
+			SafeToStop: n.GetSafeToStop(), Reason: n.GetReason(),
+		})
+	}
+	return out, nil
+}
+
+// Partitions lists all partitions by number.
+func (c *Client) Partitions(ctx context.Context) ([]PartitionStatus, error) {
+	var r rpcpb.PartitionsReply
+	if err := c.control(ctx, rpc.MethodPartitions, false, &rpcpb.PartitionsRequest{}, &r); err != nil {
+		return nil, err
+	}
+	out := make([]PartitionStatus, 0, len(r.GetPartitions()))
+	for _, p := range r.GetPartitions() {
+		s := PartitionStatus{
+			Partition: sundog.Partition(p.GetPartition()), Leader: sundog.NodeID(p.GetLeader()),
+			Term: p.GetTerm(), Applied: p.GetApplied(),
+		}
+		for _, id := range p.GetReplicas() {
+			s.Replicas = append(s.Replicas, sundog.NodeID(id))
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Check makes every replica of every partition hash what it holds of the pool at
+// one point of its log, and compares. Replicas that differ are no error but in
+// the report; one that does not answer makes it not equal.
+func (c *Client) Check(ctx context.Context, name string) (CheckReport, error) {
+	if err := sundog.CheckPoolName(name); err != nil {
+		return CheckReport{}, err
+	}
+	var r rpcpb.CheckReply
+	if err := c.control(ctx, rpc.MethodCheck, false, &rpcpb.CheckRequest{Pool: name}, &r); err != nil {
+		return CheckReport{}, err
+	}
+	out := CheckReport{Partitions: int(r.GetPartitions()), Equal: r.GetEqual(), Keys: int64(r.GetKeys())}
+	for _, d := range r.GetDetail() {
+		out.Details = append(out.Details, CheckDetail{
+			Partition: sundog.Partition(d.GetPartition()), Equal: d.GetEqual(), Keys: int64(d.GetKeys()), Text: d.GetText(),
+		})
+	}
+	return out, nil
+}
+
+// control makes a control call on any node, another when one does not serve. The
+// rule of outcomes is that of all calls.
+func (c *Client) control(ctx context.Context, m rpc.Method, mutates bool, req, reply proto.Message) error {
+	ctx, leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := c.await(ctx); err != nil {
+		return err
+	}
+	body, err := proto.Marshal(req)
+	if err != nil {
+		return sundog.Errorf(sundog.Internal, "encode %v: %w", m, err)
+	}
+	x := &controlling{m: m, change: mutates, req: body, reply: reply}
+	c.run(ctx, route{any: true}, x)
+	if x.err != nil {
+		if x.err.Kind == sundog.Unknown {
+			c.counters.unknowns.Add(1)
+		}
+		return x.err
+	}
+	return nil
+}
+
+// catchUp gets a map of the epoch that a change of our own made.
+func (c *Client) catchUp(ctx context.Context, epoch sundog.Epoch) error {
+	ctx, leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	var t tries
+	for c.epoch() < epoch {
+		if err := c.refresh(ctx); err == nil && c.epoch() >= epoch {
+			return nil
+		}
+		if !c.pause(ctx, &t) {
+			return sundog.Errorf(sundog.Unavailable, "the change is made (map epoch %d), but no node gave that map in time", epoch)
+		}
+	}
+	return nil
+}
+
+// controlling is the exchange of one control call.
+type controlling struct {
+	m      rpc.Method
+	change bool
+	req    []byte
+	reply  proto.Message
+	err    *sundog.Error
+}
+
+func (x *controlling) method() rpc.Method      { return x.m }
+func (x *controlling) mutates() bool           { return x.change }
+func (x *controlling) target() *Pool           { return nil }
+func (x *controlling) body() rpc.Body          { return rpc.Body{x.req} }
+func (x *controlling) split() (exchange, bool) { return nil, false }
+func (x *controlling) fail(err *sundog.Error)  { x.err = err }
+
+func (x *controlling) settle(body []byte, _ sundog.NodeID) *sundog.Error {
+	if err := rpc.Unmarshal(body, x.reply); err != nil {
+		return sundog.AsError(err)
+	}
+	return nil
+}
+
+func specToWire(s sundog.PoolSpec) *rpcpb.PoolSpec {
+	return &rpcpb.PoolSpec{
+		Consistency: uint32(s.Consistency), Replicas: uint32(s.Replicas), Quota: s.Quota,
+		Acks: uint32(s.Acks), Durability: uint32(s.Durability), MaxValue: s.MaxValue,
+	}
+}
+
+func specFromWire(s *rpcpb.PoolSpec) sundog.PoolSpec {
+	return sundog.PoolSpec{
+		Consistency: sundog.Consistency(s.GetConsistency()), Replicas: int(s.GetReplicas()), Quota: s.GetQuota(),
+		Acks: sundog.Acks(s.GetAcks()), Durability: sundog.Durability(s.GetDurability()), MaxValue: s.GetMaxValue(),
+	}
+}
