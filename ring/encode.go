@@ -25,6 +25,19 @@ func (m *Map) Marshal() ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
+	pb := m.toProto()
+	opt := proto.MarshalOptions{Deterministic: true}
+	b, err := opt.MarshalAppend(make([]byte, mapHeader, mapHeader+opt.Size(pb)), pb)
+	if err != nil {
+		return nil, sundog.Errorf(sundog.Internal, "encode map: %w", err)
+	}
+	copy(b, mapMagic)
+	binary.LittleEndian.PutUint64(b[len(mapMagic):], xxhash.Sum64(b[mapHeader:]))
+	return b, nil
+}
+
+// toProto needs a map that Validate passed.
+func (m *Map) toProto() *ringpb.Map {
 	pb := &ringpb.Map{
 		Cluster: m.Cluster, Epoch: uint64(m.Epoch),
 		Partitions: uint32(m.Partitions), Replicas: uint32(m.Replicas),
@@ -50,19 +63,12 @@ func (m *Map) Marshal() ([]byte, error) {
 	for _, list := range m.Placement {
 		r := &ringpb.Replicas{Node: make([]uint32, len(list)), Incarnation: make([]uint32, len(list))}
 		for i, x := range list {
-			index, _ := m.nodeIndex(x.Node) // Validate saw that it is there
+			index, _ := m.nodeIndex(x.Node)
 			r.Node[i], r.Incarnation[i] = uint32(index), x.Incarnation
 		}
 		pb.Placement = append(pb.Placement, r)
 	}
-	opt := proto.MarshalOptions{Deterministic: true}
-	b, err := opt.MarshalAppend(make([]byte, mapHeader, mapHeader+opt.Size(pb)), pb)
-	if err != nil {
-		return nil, sundog.Errorf(sundog.Internal, "encode map: %w", err)
-	}
-	copy(b, mapMagic)
-	binary.LittleEndian.PutUint64(b[len(mapMagic):], xxhash.Sum64(b[mapHeader:]))
-	return b, nil
+	return pb
 }
 
 // UnmarshalMap decodes what [Map.Marshal] wrote. Bytes of another format, a

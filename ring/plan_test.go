@@ -70,14 +70,16 @@ func checkPlacement(t reporter, placement []Replicas, nodes []Node, replicas int
 	f := survey(placement, nodes, replicas)
 	l := f.layout
 	for p, list := range f.original {
-		require.Len(t, placement[p], replicas, "partition %d", p)
-		require.Len(t, list, replicas, "partition %d is on a node that is not there", p)
 		zones := make(map[int]bool)
 		for i, n := range list {
-			require.NotContains(t, list[:i], n, "partition %d is twice on a node", p)
+			if slices.Contains(list[:i], n) {
+				require.Fail(t, "twice on a node", "partition %d: %v", p, list)
+			}
 			zones[l.zone[n]] = true
 		}
-		require.Len(t, zones, l.spread, "zones of partition %d", p)
+		if len(placement[p]) != replicas || len(list) != replicas || len(zones) != l.spread {
+			require.Fail(t, "wrong replicas", "partition %d: %v, of which %v are there, in %d zones of %d", p, placement[p], list, len(zones), l.spread)
+		}
 	}
 	for n := range f.load {
 		require.LessOrEqual(t, f.load[n], l.high[n], "replicas of node %d: %v of %v", n, f.load, l.fair)
@@ -95,7 +97,9 @@ func checkMoves(t reporter, current, target []Replicas, moves []Move) (added int
 		require.False(t, mv.Add == 0 && mv.Remove == 0, "an empty move")
 		list, err := mv.Apply(at[mv.Partition], 0)
 		require.NoError(t, err)
-		require.InDelta(t, len(list), len(at[mv.Partition]), 1)
+		if d := len(list) - len(at[mv.Partition]); d < -1 || d > 1 {
+			require.Fail(t, "not a step of one replica", "%+v", mv)
+		}
 		at[mv.Partition] = list
 		if mv.Add != 0 {
 			added++
@@ -103,7 +107,9 @@ func checkMoves(t reporter, current, target []Replicas, moves []Move) (added int
 	}
 	require.Len(t, target, len(current))
 	for p := range at {
-		require.ElementsMatch(t, target[p], at[p], "partition %d", p)
+		if !slices.Equal(target[p], at[p]) {
+			require.ElementsMatch(t, target[p], at[p], "partition %d", p)
+		}
 	}
 	return added
 }
@@ -265,7 +271,7 @@ func TestPlanFromAnything(t *testing.T) {
 
 func TestPlanAtScale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.SampledFrom([]int{100, 300, 1000}).Draw(t, "nodes")
+		n := rapid.SampledFrom([]int{60, 60, 60, 100, 100, 100, 300, 1000}).Draw(t, "nodes")
 		w := &world{}
 		w.join(t, n)
 		if zones := rapid.SampledFrom([]int{0, 3, 7}).Draw(t, "zones"); zones > 0 {
@@ -274,7 +280,7 @@ func TestPlanAtScale(t *testing.T) {
 			}
 		}
 		const replicas = 3
-		placement := scatter(t, w.nodes, 2048, replicas)
+		placement := scatter(t, w.nodes, 1024, replicas)
 		for range 2 {
 			target, added, ideal := checkPlan(t, placement, w.nodes, replicas)
 			requireFew(t, placement, w.nodes, replicas, added, ideal)
