@@ -1,0 +1,95 @@
+package node
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/ring"
+)
+
+// atlas keeps the newest committed map that this node knows. Maps come from the
+// own catalog replica, from pushes and from pulls, in any order; only newer ones
+// of the own cluster are taken.
+type atlas struct {
+	current atomic.Pointer[ring.Map]
+	heard   atomic.Uint64 // the newest epoch anyone spoke of
+	log     *slog.Logger
+	// bind makes this node one of the cluster's before its first map is taken;
+	// an error refuses the map.
+	bind func(cluster string) error
+
+	mu      sync.Mutex    // guards changed, and orders swaps
+	changed chan struct{} // closed at the next change
+}
+
+func newAtlas(bind func(cluster string) error, log *slog.Logger) *atlas {
+	return &atlas{bind: bind, log: log, changed: make(chan struct{})}
+}
+
+// Map returns the newest map, nil while none is known.
+func (a *atlas) Map() *ring.Map { return a.current.Load() }
+
+// Epoch returns the newest map's epoch, 0 while none is known.
+func (a *atlas) Epoch() sundog.Epoch {
+	if m := a.current.Load(); m != nil {
+		return m.Epoch
+	}
+	return 0
+}
+
+// Changed returns a channel that is closed when the map after the one that is
+// current now arrives. Take the channel first, then the map.
+func (a *atlas) Changed() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.changed
+}
+
+// Offer takes m if it is newer than what is known and says whether it did. A map
+// of another cluster is refused.
+func (a *atlas) Offer(m *ring.Map) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.current.Load()
+	switch {
+	case m == nil || m.Cluster == "":
+		return false, sundog.Errorf(sundog.Invalid, "a map without a cluster")
+	case old != nil && old.Cluster != m.Cluster:
+		return false, wrongCluster(old.Cluster, m.Cluster)
+	case old != nil && old.Epoch >= m.Epoch:
+		return false, nil
+	}
+	if old == nil {
+		if err := a.bind(m.Cluster); err != nil {
+			return false, err
+		}
+	}
+	a.current.Store(m)
+	a.hear(m.Epoch)
+	close(a.changed)
+	a.changed = make(chan struct{})
+	a.log.Debug("new map", "epoch", m.Epoch, "nodes", len(m.Nodes), "pools", len(m.Pools))
+	return true, nil
+}
+
+// hear notes that someone spoke of an epoch and says whether it is newer than
+// the map here.
+func (a *atlas) hear(e sundog.Epoch) bool {
+	for {
+		old := a.heard.Load()
+		if uint64(e) <= old {
+			break
+		}
+		if a.heard.CompareAndSwap(old, uint64(e)) {
+			break
+		}
+	}
+	return e > a.Epoch()
+}
+
+// wrongCluster refuses a peer, a map or a directory of another cluster.
+func wrongCluster(own, other string) *sundog.Error {
+	return sundog.Errorf(sundog.Conflict, "this node is of cluster %s, the other side of cluster %s: check --join, or the data directory", own, other)
+}

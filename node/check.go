@@ -1,0 +1,163 @@
+package node
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/replication"
+	"github.com/sundog-kv/sundog/replication/raftgroup"
+	"github.com/sundog-kv/sundog/ring"
+	"github.com/sundog-kv/sundog/rpc"
+	"github.com/sundog-kv/sundog/rpc/rpcpb"
+)
+
+const (
+	checkWide     = 8                     // partitions checked at once
+	checkPoll     = 20 * time.Millisecond // between looks at a replica that is hashing, growing tenfold
+	checkDeadline = time.Minute           // of a check whose request names none
+)
+
+// replicaCheck serves MethodReplicaCheck: it begins a check on the leader (no
+// id), or tells this replica's sum of one.
+func (i *inspector) replicaCheck(ctx context.Context, _ *rpc.Request, q *rpcpb.ReplicaCheckRequest) (*rpcpb.ReplicaCheckReply, error) {
+	if q.GetPartition() >= sundog.Slots {
+		return nil, sundog.Errorf(sundog.Invalid, "partition %d", q.GetPartition())
+	}
+	r := i.hosting.get(sundog.Partition(q.GetPartition()))
+	if r == nil {
+		return nil, sundog.Errorf(sundog.NotOwner, "no replica of partition %d on this node", q.GetPartition())
+	}
+	if q.GetCheckId() == 0 {
+		id, err := r.Check(ctx, sundog.PoolID(q.GetPool()))
+		if err != nil {
+			return nil, err
+		}
+		return &rpcpb.ReplicaCheckReply{CheckId: uint64(id)}, nil
+	}
+	sum, ok := r.CheckResult(replication.CheckID(q.GetCheckId()))
+	if !ok {
+		return &rpcpb.ReplicaCheckReply{}, nil
+	}
+	return &rpcpb.ReplicaCheckReply{
+		Done: true, Index: sum.Index, Hash: sum.Hash[:], Keys: uint64(sum.Keys), CheckId: q.GetCheckId(),
+	}, nil
+}
+
+// check serves MethodCheck: it has all replicas of every partition hash the pool
+// at one log index each, and compares.
+func (i *inspector) check(ctx context.Context, _ *rpc.Request, q *rpcpb.CheckRequest) (*rpcpb.CheckReply, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, checkDeadline)
+		defer cancel()
+	}
+	s, err := i.survey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pool, ok := s.m.PoolByName(q.GetPool())
+	if !ok {
+		return nil, noPool(q.GetPool())
+	}
+	details := make([]*rpcpb.CheckDetail, len(s.m.Placement))
+	inParallel(checkWide, len(details), func(p int) {
+		details[p] = i.checkPartition(ctx, s, pool, sundog.Partition(p))
+	})
+	reply := &rpcpb.CheckReply{Partitions: uint32(len(details)), Equal: true}
+	for _, d := range details {
+		reply.Keys += d.GetKeys()
+		if !d.GetEqual() {
+			reply.Equal = false
+			reply.Detail = append(reply.Detail, d)
+		}
+	}
+	return reply, nil
+}
+
+// checkPartition compares the replicas of one partition.
+func (i *inspector) checkPartition(ctx context.Context, s *survey, pool ring.Pool, p sundog.Partition) *rpcpb.CheckDetail {
+	d := &rpcpb.CheckDetail{Partition: uint32(p)}
+	leader, _ := s.leader(raftgroup.PartitionGroup(p))
+	if leader == 0 {
+		d.Text = "no leader answers"
+		return d
+	}
+	begun, err := i.askReplica(ctx, leader, &rpcpb.ReplicaCheckRequest{Partition: uint32(p), Pool: uint64(pool.ID)})
+	if err != nil {
+		d.Text = fmt.Sprintf("the leader %s did not begin: %v", leader, err)
+		return d
+	}
+	owners := s.m.Owners(p)
+	sums := make([]*rpcpb.ReplicaCheckReply, len(owners))
+	errs := make([]error, len(owners))
+	inParallel(len(owners), len(owners), func(at int) {
+		sums[at], errs[at] = i.awaitSum(ctx, owners[at].Node, &rpcpb.ReplicaCheckRequest{
+			Partition: uint32(p), Pool: uint64(pool.ID), CheckId: begun.GetCheckId(),
+		})
+	})
+	d.Equal, d.Keys, d.Text = compareSums(owners, sums, errs)
+	return d
+}
+
+// compareSums says whether all replicas have the same sum, how many keys the
+// first one has, and what differs.
+func compareSums(owners ring.Replicas, sums []*rpcpb.ReplicaCheckReply, errs []error) (equal bool, keys uint64, text string) {
+	equal = true
+	var first *rpcpb.ReplicaCheckReply
+	var lines []string
+	for at, sum := range sums {
+		if errs[at] != nil {
+			equal = false
+			lines = append(lines, fmt.Sprintf("replica %s did not answer: %v", owners[at].ServerID(), errs[at]))
+			continue
+		}
+		if first == nil {
+			first, keys = sum, sum.GetKeys()
+		}
+		if sum.GetIndex() != first.GetIndex() || string(sum.GetHash()) != string(first.GetHash()) || sum.GetKeys() != first.GetKeys() {
+			equal = false
+		}
+		lines = append(lines, fmt.Sprintf("replica %s: index %d, %d keys, hash %s", owners[at].ServerID(), sum.GetIndex(), sum.GetKeys(), hex.EncodeToString(sum.GetHash())))
+	}
+	if equal {
+		return true, keys, ""
+	}
+	return false, keys, strings.Join(lines, "; ")
+}
+
+// awaitSum asks a replica until it has hashed.
+func (i *inspector) awaitSum(ctx context.Context, id sundog.NodeID, q *rpcpb.ReplicaCheckRequest) (*rpcpb.ReplicaCheckReply, error) {
+	for pause := checkPoll; ; pause = min(2*pause, 10*checkPoll) {
+		reply, err := i.askReplica(ctx, id, q)
+		switch {
+		case err == nil && reply.GetDone():
+			return reply, nil
+		case err != nil && sundog.KindOf(err) != sundog.Unavailable:
+			return nil, err
+		case !wait(ctx, pause):
+			if err == nil {
+				err = sundog.Errorf(sundog.Timeout, "it has not come to the check yet")
+			}
+			return nil, err
+		}
+	}
+}
+
+func (i *inspector) askReplica(ctx context.Context, id sundog.NodeID, q *rpcpb.ReplicaCheckRequest) (*rpcpb.ReplicaCheckReply, error) {
+	if id == i.self {
+		return i.replicaCheck(ctx, nil, q)
+	}
+	reply := &rpcpb.ReplicaCheckReply{}
+	if err := i.directory.call(ctx, id, rpc.MethodReplicaCheck, q, reply); err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+func noPool(name string) error {
+	return sundog.Errorf(sundog.NotFound, "no pool %.200q", name)
+}

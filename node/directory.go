@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"net"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/node/membership"
+	"github.com/sundog-kv/sundog/rpc"
+)
+
+// directory finds nodes by id and calls them. An address is a hint that gossip
+// renews; who answers there is checked in the handshake, so that a port that
+// another node took over is never mistaken.
+type directory struct {
+	atlas   *atlas
+	members func() []membership.Member
+	conns   *rpc.Pool
+	dial    rpc.DialConfig // of upgrades
+	hear    func(sundog.Epoch)
+}
+
+// address returns where a node listens: what gossip says, else the map.
+func (d *directory) address(id sundog.NodeID) (string, error) {
+	for _, m := range d.members() {
+		if m.Node == id && m.Listen != "" {
+			return m.Listen, nil
+		}
+	}
+	if m := d.atlas.Map(); m != nil {
+		if n, ok := m.Node(id); ok && n.Listen != "" {
+			return n.Listen, nil
+		}
+	}
+	return "", sundog.Errorf(sundog.Unavailable, "no address of node %s is known", id)
+}
+
+// call asks a node and reads its answer into reply. Errors are those of
+// [rpc.Conn.Call], and Unavailable where the node cannot be reached.
+func (d *directory) call(ctx context.Context, id sundog.NodeID, method rpc.Method, req, reply proto.Message) error {
+	addr, err := d.address(id)
+	if err != nil {
+		return err
+	}
+	conn, err := d.conns.Get(ctx, addr)
+	if err != nil {
+		return err
+	}
+	if got := conn.Peer().Node; got != id {
+		return sundog.Errorf(sundog.Unavailable, "node %s is no longer at %s: node %s answers there", id, addr, got)
+	}
+	epoch, err := rpc.Invoke(ctx, conn, method, d.atlas.Epoch(), req, reply)
+	d.hear(epoch)
+	return err
+}
+
+// lane opens a connection of a protocol of its own, for Raft.
+func (d *directory) lane(ctx context.Context, id sundog.NodeID, protocol string) (net.Conn, error) {
+	addr, err := d.address(id)
+	if err != nil {
+		return nil, err
+	}
+	cfg := d.dial
+	cfg.Expect = id
+	conn, _, err := rpc.DialUpgrade(ctx, addr, protocol, cfg)
+	return conn, err
+}

@@ -1,0 +1,161 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/rpc"
+	"github.com/sundog-kv/sundog/rpc/rpcpb"
+)
+
+// Pace of attempts to reach the catalog's leader.
+const (
+	leaderPauseMin = 20 * time.Millisecond
+	leaderPauseMax = 500 * time.Millisecond
+	leaderAsk      = time.Second      // one node's answer to "who leads?"
+	writeDeadline  = 10 * time.Second // of a request that names none
+)
+
+// catalogWrite is one write to the catalog: done here if this node leads it,
+// else sent to the node that does.
+type catalogWrite struct {
+	method rpc.Method
+	here   func(context.Context) error // as the leader
+	req    proto.Message               // marked as forwarded
+	reply  proto.Message               // read into when forwarded
+	// again: an unknown outcome may be tried again, since doing it twice is as
+	// doing it once.
+	again bool
+	doubt *bool // set when the outcome of an attempt was unknown; may be nil
+}
+
+// writer brings catalog writes to the catalog's leader.
+type writer struct {
+	self      sundog.NodeID
+	council   *council
+	directory *directory
+	sources   func() []sundog.NodeID // nodes to ask who leads, best first
+}
+
+// do carries out a write. A node that was asked by another one (forwarded) does
+// not ask further: it answers NotOwner with the leader it knows. Unavailable: no
+// leader was found before the deadline, nothing was written. Unknown: it may
+// have been.
+func (w *writer) do(ctx context.Context, forwarded bool, write catalogWrite) error {
+	if forwarded {
+		return w.notLeader(write.here(ctx))
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, writeDeadline)
+		defer cancel()
+	}
+	pause, unknown := leaderPauseMin, error(nil)
+	var leader sundog.NodeID // as the last NotOwner said
+	for {
+		err := w.once(ctx, leader, write)
+		kind := sundog.KindOf(err)
+		if kind == sundog.Unknown && write.doubt != nil {
+			*write.doubt = true
+		}
+		if kind == sundog.Unknown && write.again {
+			unknown = err
+		} else if kind != sundog.NotOwner && kind != sundog.Unavailable {
+			return err
+		}
+		leader = leaderOf(err)
+		if !wait(ctx, pause) {
+			if unknown != nil {
+				return unknown
+			}
+			return sundog.Errorf(sundog.Unavailable, "the catalog has no leader that this node reaches; the last answer was: %v", err)
+		}
+		pause = min(2*pause, leaderPauseMax)
+	}
+}
+
+// once makes one attempt, at the node that is said to lead or else wherever the
+// leader can be learnt.
+func (w *writer) once(ctx context.Context, leader sundog.NodeID, write catalogWrite) error {
+	if w.council.leads() {
+		return write.here(ctx)
+	}
+	if leader == 0 {
+		if st, ok := w.council.status(); ok {
+			leader = st.Leader
+		}
+	}
+	if leader == 0 {
+		leader = w.askLeader(ctx)
+	}
+	if leader == 0 || leader == w.self {
+		return sundog.Errorf(sundog.Unavailable, "the catalog's leader is not known")
+	}
+	return w.directory.call(ctx, leader, write.method, write.req, write.reply)
+}
+
+// askLeader asks the sources, one after the other, who leads the catalog.
+func (w *writer) askLeader(ctx context.Context) sundog.NodeID {
+	for _, id := range w.sources() {
+		if ctx.Err() != nil {
+			return 0
+		}
+		if leader := w.ask(ctx, id); leader != 0 && leader != w.self {
+			return leader
+		}
+	}
+	return 0
+}
+
+func (w *writer) ask(ctx context.Context, id sundog.NodeID) sundog.NodeID {
+	ctx, cancel := context.WithTimeout(ctx, leaderAsk)
+	defer cancel()
+	var st rpcpb.StatusReply
+	if w.directory.call(ctx, id, rpc.MethodStatus, &rpcpb.StatusRequest{}, &st) != nil {
+		return 0
+	}
+	for _, g := range st.GetGroups() {
+		if g.GetGroup() == 0 {
+			return sundog.NodeID(g.GetLeader())
+		}
+	}
+	return 0
+}
+
+// notLeader adds what this node knows of the leader to a NotOwner.
+func (w *writer) notLeader(err error) error {
+	e, ok := errors.AsType[*sundog.Error](err)
+	if !ok || e.Kind != sundog.NotOwner || e.Leader != 0 {
+		return err
+	}
+	if st, ok := w.council.status(); ok {
+		told := *e
+		told.Leader = st.Leader
+		return &told
+	}
+	return err
+}
+
+// leaderOf returns the leader that a NotOwner names, 0 otherwise.
+func leaderOf(err error) sundog.NodeID {
+	if e, ok := errors.AsType[*sundog.Error](err); ok && e.Kind == sundog.NotOwner {
+		return e.Leader
+	}
+	return 0
+}
+
+// wait sleeps for d and says whether ctx still runs.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
