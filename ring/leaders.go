@@ -77,24 +77,39 @@ func (l *leaders) lower() {
 		n := int32(i)
 		for tries := 0; l.led[n] > l.leadHigh[n] && tries < 4*len(l.lists); tries++ {
 			closed, ok := l.pass(n, room)
-			if !ok && !l.widen(closed) {
+			if !ok && !l.widen(closed, room) {
 				break
 			}
 		}
 	}
 }
 
+// transfer hands the leadership of a partition to one of its replicas.
+type transfer struct {
+	p  int
+	to int32
+}
+
 // pass moves one leadership away from n along the shortest chain of transfers
 // that ends at a node with room. When there is none it returns the set of nodes
 // that were reached: all partitions led in it have all their replicas in it.
 func (l *leaders) pass(n int32, room func(int32) bool) (closed []bool, ok bool) {
+	closed, chain := l.search(n, room)
+	for _, t := range chain {
+		l.set(t.p, t.to)
+	}
+	return closed, len(chain) > 0
+}
+
+// search finds the chain of pass, its last transfer first.
+func (l *leaders) search(n int32, room func(int32) bool) (seen []bool, chain []transfer) {
 	type step struct {
 		p    int
 		from int32
 	}
 	ledBy := l.byLeader()
 	via := make([]step, len(l.zone))
-	seen := make([]bool, len(l.zone))
+	seen = make([]bool, len(l.zone))
 	seen[n] = true
 	queue := []int32{n}
 	for len(queue) > 0 {
@@ -112,14 +127,14 @@ func (l *leaders) pass(n int32, room func(int32) bool) (closed []bool, ok bool) 
 				}
 				for b != n {
 					s := via[b]
-					l.set(s.p, b)
+					chain = append(chain, transfer{s.p, b})
 					b = s.from
 				}
-				return nil, true
+				return seen, chain
 			}
 		}
 	}
-	return seen, false
+	return seen, nil
 }
 
 func (l *leaders) byLeader() [][]int32 {
@@ -184,23 +199,33 @@ func (l *leaders) draw(n int32) bool {
 }
 
 // widen changes one partition that lies wholly in the closed set, so that a node
-// outside, which has room to lead, holds a replica of it: by one move where the
-// loads allow it, else by an exchange with another partition. Partitions that
-// are being moved anyway come first.
-func (l *leaders) widen(closed []bool) bool {
-	for _, newcomers := range []bool{true, false} {
-		for p, list := range l.lists {
-			if !closed[l.of[p]] {
-				continue
-			}
-			for _, s := range list {
-				if l.isOriginal(p, s) == newcomers || s == l.of[p] {
+// outside, which has room to lead or can make some, holds a replica of it: by one
+// move where the loads allow it, else by an exchange with another partition.
+// Partitions that are being moved anyway come first.
+func (l *leaders) widen(closed []bool, room func(int32) bool) bool {
+	open := make([]bool, len(l.zone))
+	for n := range open {
+		m := int32(n)
+		if closed[n] {
+			continue
+		}
+		_, chain := l.search(m, room)
+		open[n] = room(m) || len(chain) > 0
+	}
+	for _, change := range []func(p int, s, m int32) bool{l.move, l.exchange} {
+		for _, newcomers := range []bool{true, false} {
+			for p, list := range l.lists {
+				if !closed[l.of[p]] {
 					continue
 				}
-				for i := range l.zone {
-					m := int32(i)
-					if !closed[m] && l.led[m] < l.leadHigh[m] && l.legal(p, s, m) && l.swap(p, s, m) {
-						return true
+				for _, s := range list {
+					if l.isOriginal(p, s) == newcomers || s == l.of[p] {
+						continue
+					}
+					for n := range open {
+						if m := int32(n); open[m] && l.legal(p, s, m) && change(p, s, m) {
+							return true
+						}
 					}
 				}
 			}
@@ -209,13 +234,18 @@ func (l *leaders) widen(closed []bool) bool {
 	return false
 }
 
-// swap puts m in the place of s in p, and, unless the loads have room, s in the
-// place of m in another partition that m does not lead.
-func (l *leaders) swap(p int, s, m int32) bool {
-	if l.load(m) < l.high[m] && l.load(s) > l.low[s] {
-		l.replace(p, s, m)
-		return true
+// move puts m in the place of s in p, if the loads have room for that.
+func (l *leaders) move(p int, s, m int32) bool {
+	if l.load(m) >= l.high[m] || l.load(s) <= l.low[s] {
+		return false
 	}
+	l.replace(p, s, m)
+	return true
+}
+
+// exchange puts m in the place of s in p, and s in the place of m in another
+// partition that m does not lead.
+func (l *leaders) exchange(p int, s, m int32) bool {
 	for _, newcomers := range []bool{true, false} {
 		for _, h := range l.held[m] {
 			q := int(h)
