@@ -73,5 +73,5 @@ type PoolStatus struct {
 	ID    sundog.PoolID
 	Keys  int64
 	Bytes int64 // keys and values
-	Limit int64 // bytes that this partition may hold; 0 is no limit
+	Limit int64 // bytes that this partition may hold: the quota by P; -1 without a quota
 }

@@ -2,6 +2,7 @@ package strong
 
 import (
 	"context"
+	"slices"
 
 	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/rpc"
@@ -14,30 +15,37 @@ type ticket struct {
 	promise int64  // bytes of node memory
 }
 
+// candidate is an op on its way through admission.
+type candidate struct {
+	pool    *pool
+	size    int64 // bytes of key and value that it may store
+	charged bool  // against a quota
+}
+
 // admit decides which ops may go into the log: results of those that may not get
 // their error. It sets room aside for the others.
 func (p *Partition) admit(ctx context.Context, ops []rpc.Op, results []rpc.OpResult) []ticket {
-	pools := make([]*pool, len(ops))
-	quota := false
+	all := make([]candidate, len(ops))
+	charged := false
 	for i := range ops {
-		pools[i], results[i].Err = p.checkOp(ctx, &ops[i])
-		quota = quota || charges(pools[i], &ops[i])
+		all[i], results[i].Err = p.check(ctx, &ops[i])
+		charged = charged || all[i].charged
 	}
-	// The lock comes after checkOp, which may wait for Apply.
-	locked := quota && p.machine.tryLock(ctx)
+	// The lock comes after the checks, which may wait for Apply.
+	locked := charged && p.machine.tryLock(ctx)
 	if locked {
 		defer p.machine.unlock()
 	}
 	tickets := make([]ticket, 0, len(ops))
-	for i := range ops {
-		if results[i].Err != nil || ops[i].Code == rpc.OpDelete {
+	for i, c := range all {
+		if results[i].Err != nil || c.size == 0 {
 			continue
 		}
-		if quota && !locked && charges(pools[i], &ops[i]) {
+		if c.charged && !locked {
 			results[i].Err = sundog.Errorf(sundog.Timeout, "not executed: partition %d is busy: %w", p.partition, ctx.Err())
 			continue
 		}
-		t, err := p.reserve(pools[i], &ops[i])
+		t, err := p.reserve(c, ops[i].Key)
 		if err != nil {
 			results[i].Err = sundog.AsError(err)
 			continue
@@ -47,89 +55,126 @@ func (p *Partition) admit(ctx context.Context, ops []rpc.Op, results []rpc.OpRes
 	return tickets
 }
 
-// charges reports whether the op counts against a quota.
-func charges(pl *pool, op *rpc.Op) bool {
-	return pl != nil && op.Code != rpc.OpDelete && pl.spec.Load().quota > 0
+// check finds the op's pool and says what is wrong with the op itself.
+func (p *Partition) check(ctx context.Context, op *rpc.Op) (candidate, *sundog.Error) {
+	if err := checkOp(op); err != nil {
+		return candidate{}, sundog.AsError(err)
+	}
+	pl, failed := p.findPool(ctx, op.Pool)
+	if failed != nil {
+		return candidate{}, failed
+	}
+	spec := pl.spec.Load()
+	if err := (sundog.PoolSpec{MaxValue: spec.maxValue}).CheckValue(len(op.Value)); err != nil {
+		return candidate{}, sundog.AsError(err)
+	}
+	c := candidate{pool: pl}
+	switch op.Code {
+	case rpc.OpPut:
+		c.size = int64(len(op.Key) + len(op.Value))
+	case rpc.OpIncr:
+		c.size = int64(len(op.Key) + counterSize)
+	}
+	c.charged = c.size > 0 && spec.quota > 0
+	return c, nil
+}
+
+func checkOp(op *rpc.Op) error {
+	switch {
+	case op.Code < rpc.OpPut || op.Code > rpc.OpIncr:
+		return sundog.Errorf(sundog.Invalid, "op code %d is not known", op.Code)
+	case op.Cond > rpc.CondVersion:
+		return sundog.Errorf(sundog.Invalid, "condition %d is not known", op.Cond)
+	case op.Code == rpc.OpDelete && op.Cond == rpc.CondAbsent:
+		return sundog.Errorf(sundog.Invalid, "a delete that wants the key absent has nothing to do")
+	case op.Code != rpc.OpPut && len(op.Value) > 0:
+		return sundog.Errorf(sundog.Invalid, "a value of %d bytes where the op takes none", len(op.Value))
+	case op.TTL < 0:
+		return sundog.Errorf(sundog.Invalid, "time to live %s: use 0 (none) or more", op.TTL)
+	}
+	return sundog.CheckKey(op.Key)
 }
 
 // reserve sets aside the room that the op may need: node memory, and the pool's
-// share where it has a quota (the machine's lock is held then).
-func (p *Partition) reserve(pl *pool, op *rpc.Op) (ticket, error) {
-	size := int64(len(op.Key) + len(op.Value))
-	if op.Code == rpc.OpIncr {
-		size += counterSize
-	}
-	t := ticket{pool: pl, promise: size + itemRoom}
-	if err := p.arenas.Promise(pl.id, t.promise); err != nil {
+// share where it is charged (the machine's lock is held then).
+func (p *Partition) reserve(c candidate, key []byte) (ticket, error) {
+	t := ticket{pool: c.pool, promise: c.size + itemRoom}
+	if err := p.arenas.Promise(c.pool.id, t.promise); err != nil {
 		return ticket{}, err
 	}
-	if !charges(pl, op) {
+	if !c.charged {
 		return t, nil
 	}
-	t.key = string(op.Key)
-	if err := p.charge(pl, op.Key, size); err != nil {
+	charged, err := p.charge(c.pool, key, c.size)
+	if err != nil {
 		p.arenas.Settle(t.promise)
 		return ticket{}, err
+	}
+	if charged {
+		t.key = string(key)
 	}
 	return t, nil
 }
 
-// charge counts the op against the pool's share of this partition.
-func (p *Partition) charge(pl *pool, key []byte, size int64) error {
+// charge counts the op against the pool's share of this partition. It reports
+// whether it did: not where the quota was lifted meanwhile.
+func (p *Partition) charge(pl *pool, key []byte, size int64) (bool, error) {
 	if p.machine.state.pools[pl.id] != pl {
-		return p.notHere(pl.id)
+		return false, p.notHere(pl.id)
+	}
+	limit := p.share(pl.spec.Load().quota)
+	if limit == noShare {
+		return false, nil
 	}
 	var now int64
 	if it, ok := pl.table.Lookup(key); ok {
 		now = footprint(key, it)
 	}
-	limit := p.share(pl.spec.Load().quota)
 	if pl.ledger.admit(key, now, size, limit) {
-		return nil
+		return true, nil
 	}
-	limit = max(limit, 0)
 	err := sundog.Errorf(sundog.NoSpace, "pool %d holds %d of the %d bytes that its quota leaves to partition %d; %d more were asked for",
 		pl.id, pl.ledger.used, limit, p.partition, size-now)
 	err.Used, err.Limit = pl.ledger.used, limit
-	return err
+	return false, err
 }
 
 // settleOrKeep gives the room of finished ops back, later where the lock is not
 // to be had within the caller's time.
 func (p *Partition) settleOrKeep(ctx context.Context, r *reign, tickets []ticket) {
-	for _, t := range tickets {
-		if t.key != "" {
-			if !p.machine.tryLock(ctx) {
-				if r.keep(tickets) {
-					poke(p.wake)
-					return
-				}
-				break
+	if anyCharged(tickets) {
+		if !p.machine.tryLock(ctx) {
+			if r.keep(tickets) {
+				poke(p.wake)
+				return
 			}
-			p.machine.unlock()
-			break
+			p.machine.lock <- struct{}{}
 		}
+		defer p.machine.unlock()
 	}
-	p.settle(tickets)
+	p.giveBack(tickets)
 }
 
 // settle gives the room of finished ops back.
 func (p *Partition) settle(tickets []ticket) {
-	locked := false
+	if anyCharged(tickets) {
+		p.machine.lock <- struct{}{}
+		defer p.machine.unlock()
+	}
+	p.giveBack(tickets)
+}
+
+func (p *Partition) giveBack(tickets []ticket) {
 	for _, t := range tickets {
 		p.arenas.Settle(t.promise)
-		if t.key == "" {
-			continue
+		if t.key != "" {
+			t.pool.ledger.done([]byte(t.key))
 		}
-		if !locked {
-			p.machine.lock <- struct{}{}
-			locked = true
-		}
-		t.pool.ledger.done([]byte(t.key))
 	}
-	if locked {
-		p.machine.unlock()
-	}
+}
+
+func anyCharged(tickets []ticket) bool {
+	return slices.ContainsFunc(tickets, func(t ticket) bool { return t.key != "" })
 }
 
 // findPool returns the pool as the log has it. Where the map knows a pool that
@@ -180,32 +225,4 @@ func (p *Partition) notServing() *sundog.Error {
 		return sundog.Errorf(sundog.Unavailable, "this replica of partition %d stopped: %w", p.partition, err)
 	}
 	return sundog.Errorf(sundog.Unavailable, "this replica of partition %d is being restored or closed", p.partition)
-}
-
-// checkOp finds the op's pool and says what is wrong with the op itself.
-func (p *Partition) checkOp(ctx context.Context, op *rpc.Op) (*pool, *sundog.Error) {
-	if err := sundog.CheckKey(op.Key); err != nil {
-		return nil, sundog.AsError(err)
-	}
-	switch {
-	case op.Code < rpc.OpPut || op.Code > rpc.OpIncr:
-		return nil, sundog.Errorf(sundog.Invalid, "op code %d is not known", op.Code)
-	case op.Cond > rpc.CondVersion:
-		return nil, sundog.Errorf(sundog.Invalid, "condition %d is not known", op.Cond)
-	case op.Code == rpc.OpDelete && op.Cond == rpc.CondAbsent:
-		return nil, sundog.Errorf(sundog.Invalid, "a delete that wants the key absent has nothing to do")
-	case op.Code != rpc.OpPut && len(op.Value) > 0:
-		return nil, sundog.Errorf(sundog.Invalid, "a value of %d bytes where the op takes none", len(op.Value))
-	case op.TTL < 0:
-		return nil, sundog.Errorf(sundog.Invalid, "time to live %s: use 0 (none) or more", op.TTL)
-	}
-	pl, err := p.findPool(ctx, op.Pool)
-	if err != nil {
-		return nil, err
-	}
-	limit := sundog.PoolSpec{MaxValue: pl.spec.Load().maxValue}
-	if err := limit.CheckValue(len(op.Value)); err != nil {
-		return nil, sundog.AsError(err)
-	}
-	return pl, nil
 }

@@ -92,19 +92,22 @@ func (m *machine) expire() {
 func (m *machine) showDue() {
 	s := m.state
 	if s.due.crowded() {
-		s.due.compact(func(at int64, id sundog.PoolID, key []byte) bool {
-			p, ok := s.pools[id]
-			if !ok {
-				return false
-			}
-			it, ok := p.table.Lookup(key)
-			return ok && it.Deadline == at
-		})
+		s.due.compact(s.hasDeadline)
 	}
 	next := s.due.next()
 	if before := m.due.Swap(next); next < before {
 		m.onDue()
 	}
+}
+
+// hasDeadline reports whether the table still has the key with that deadline.
+func (s *state) hasDeadline(at int64, id sundog.PoolID, key []byte) bool {
+	p, ok := s.pools[id]
+	if !ok {
+		return false
+	}
+	it, ok := p.table.Lookup(key)
+	return ok && it.Deadline == at
 }
 
 func (m *machine) applyOps(clock sundog.Clock, ops []rpc.Op) ([]rpc.OpResult, error) {

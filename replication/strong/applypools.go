@@ -31,7 +31,7 @@ func (m *machine) applyPools(set poolSet) error {
 	m.showPools()
 	m.closePools(dropped) // nobody reads them any more; cuts keep theirs open
 	if len(dropped) > 0 {
-		s.due.compact(func(_ int64, id sundog.PoolID, _ []byte) bool { return next[id] != nil })
+		s.due.compact(s.hasDeadline)
 	}
 	return nil
 }

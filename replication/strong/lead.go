@@ -85,11 +85,11 @@ func (p *Partition) onLeader(leading bool, term uint64) {
 // lead does what a leader does unasked. It waits for its wake token, or for the
 // time that its last round named.
 func (p *Partition) lead(ctx context.Context) {
-	var lastTick time.Time
+	var done chores
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		again := p.duties(ctx, &lastTick)
+		again := p.duties(ctx, &done)
 		timer.Stop()
 		var alarm <-chan time.Time
 		if again != never {
@@ -105,12 +105,22 @@ func (p *Partition) lead(ctx context.Context) {
 	}
 }
 
+// chores is what lead remembers of the rounds before.
+type chores struct {
+	reign  *reign
+	synced *ring.Map // the map whose pools this reign has brought in
+	tick   time.Time // of the last one
+}
+
 // duties does one round and returns when the next is due, never for not before
 // a wake.
-func (p *Partition) duties(ctx context.Context, lastTick *time.Time) time.Duration {
+func (p *Partition) duties(ctx context.Context, done *chores) time.Duration {
 	r := p.reign.Load()
 	if r == nil {
 		return never
+	}
+	if done.reign != r {
+		*done = chores{reign: r, tick: done.tick}
 	}
 	if !r.isOpen() {
 		// Once an entry of this term is applied, so is every committed one of the
@@ -120,16 +130,17 @@ func (p *Partition) duties(ctx context.Context, lastTick *time.Time) time.Durati
 		}
 		close(r.open)
 	}
-	if m := p.getMap(); m != nil {
+	if m := p.getMap(); m != nil && m != done.synced {
 		if err := p.SyncPools(ctx, m); err != nil {
 			p.logger.Debug("pools not synced", "partition", p.partition, "reason", err)
 			return retryEvery
 		}
+		done.synced = m
 	}
 	if !p.leaveLimbo(ctx, r) {
 		return retryEvery
 	}
-	return p.tickWhenDue(ctx, lastTick)
+	return p.tickWhenDue(ctx, &done.tick)
 }
 
 // leaveLimbo settles the mutations whose outcome their callers did not wait for:

@@ -36,7 +36,7 @@ func (l *ledger) admit(key []byte, now, size, limit int64) bool {
 		c = &charge{size: now}
 	}
 	more := max(0, max(c.top, size)-c.size) - c.above()
-	if limit > 0 && more > 0 && l.used+l.extra+more > limit {
+	if more > 0 && l.used+l.extra+more > limit {
 		return false
 	}
 	c.ops++

@@ -211,18 +211,21 @@ func (p *Partition) onFailure(err error) {
 	p.logger.Error("partition's group stopped on this node", "partition", p.partition, "reason", p.stopReason())
 }
 
-// share is what a quota leaves to one partition, 0 without a quota. A quota
-// below the number of partitions leaves nothing, which is told apart from none
-// by a negative share.
+// noShare stands for a pool without a quota.
+const noShare = int64(-1)
+
+// share is what a quota leaves to one partition: its P-th part, rounded down, so
+// that the parts never exceed it. A node that has no map cannot say, and leaves
+// nothing.
 func (p *Partition) share(quota int64) int64 {
 	m := p.getMap()
-	if quota == 0 || m == nil {
+	switch {
+	case quota == 0:
+		return noShare
+	case m == nil || m.Partitions == 0:
 		return 0
 	}
-	if share := quota / int64(m.Partitions); share > 0 {
-		return share
-	}
-	return -1
+	return quota / int64(m.Partitions)
 }
 
 func (p *Partition) now() int64 { return millis(p.clock()) }

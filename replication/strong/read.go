@@ -20,12 +20,16 @@ const (
 	// of keys and values end a page early.
 	scanLimit = 4096
 	scanBytes = 1 << 20
-	pairRoom  = 64 // an item's head in a reply
+	// getBytes bounds the values of one Get's answer, so that it fits a frame:
+	// the last one may pass it.
+	getBytes = 3 << 20
+	pairRoom = 64 // an item's head in a reply
 )
 
 // Get reads keys of one pool, each linearizably and all behind one barrier; see
 // replication.Engine. Errors: NotFound; Invalid for a key; Stale (the pool is
 // not here); NotOwner with the leader where known; Unavailable, Timeout, Closed.
+// Of an answer above 3 MiB the rest is Unavailable: ask for those keys again.
 func (p *Partition) Get(ctx context.Context, pool sundog.PoolID, keys [][]byte) []rpc.GetResult {
 	results := make([]rpc.GetResult, len(keys))
 	if err := p.readable(ctx, pool); err != nil {
@@ -68,12 +72,19 @@ func (p *Partition) getOnce(id sundog.PoolID, keys [][]byte, results []rpc.GetRe
 		} else if pl = v.pools[id]; pl == nil {
 			err = p.notHere(id)
 		}
+		size := 0
 		for _, i := range want {
-			if err != nil {
+			switch {
+			case err != nil:
 				results[i].Err = err
 				continue
+			case size > getBytes:
+				results[i].Err = sundog.Errorf(sundog.Unavailable, "not read: the answer is full at %d bytes; ask for fewer keys at once", size)
+				continue
 			}
-			if results[i] = pl.get(keys[i]); isDue(results[i].Item.Deadline, now) {
+			results[i] = pl.get(keys[i])
+			size += pairRoom + len(results[i].Item.Value)
+			if isDue(results[i].Item.Deadline, now) {
 				due = append(due, i)
 			}
 		}

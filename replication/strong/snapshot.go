@@ -87,12 +87,12 @@ func (s *state) header(partition sundog.Partition) []byte {
 // WriteTo streams the snapshot; Apply goes on beside it. It fails with Closed
 // when the replica is restored or closed meanwhile.
 func (s *snapshot) WriteTo(w io.Writer) (int64, error) {
-	b := blockWriter{w: bufio.NewWriterSize(w, blockTarget), sum: xxhash.New()}
+	b := newBlockWriter(w)
 	b.block(blockHeader, s.header)
 	var items, bytes uint64
 	for _, p := range s.pools {
 		b.block(blockPool, appendPoolSpec(nil, p.spec))
-		n, size, err := p.write(&b)
+		n, size, err := p.write(b)
 		if err != nil {
 			return b.n, err
 		}
@@ -157,6 +157,10 @@ type blockWriter struct {
 	n   int64
 	err error
 	sum *xxhash.Digest
+}
+
+func newBlockWriter(w io.Writer) *blockWriter {
+	return &blockWriter{w: bufio.NewWriterSize(w, blockTarget), sum: xxhash.New()}
 }
 
 func (b *blockWriter) block(t blockType, body []byte) {
