@@ -25,11 +25,18 @@ func (id GroupID) String() string {
 	return fmt.Sprintf("partition %d", uint32(id)-1)
 }
 
-// nodeOf returns the node part of a raft server id or address, 0 if there is none.
-func nodeOf(server string) sundog.NodeID {
+// splitServer returns the node and the incarnation of a raft server id or
+// address, 0 if it is none.
+func splitServer(server string) (sundog.NodeID, uint32) {
 	r, err := ring.ParseServerID(server)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return r.Node
+	return r.Node, r.Incarnation
+}
+
+// nodeOf is the node part of splitServer.
+func nodeOf(server string) sundog.NodeID {
+	node, _ := splitServer(server)
+	return node
 }

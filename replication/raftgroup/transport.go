@@ -1,0 +1,331 @@
+package raftgroup
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/ring"
+)
+
+// inboxSize bounds the requests of one group that wait for its raft thread. A
+// leader has pipelineWindow and a few more under way; the rest is room for
+// candidates and for requests whose sender has given up.
+const inboxSize = 64
+
+// transport is the raft.Transport of one replica. Addresses are server ids:
+// where a node lives is the Mux's business, so that a new address needs no
+// change of configuration.
+type transport struct {
+	mux   *Mux
+	group GroupID
+	self  ring.Replica
+	addr  raft.ServerAddress
+	life  *lifetime
+
+	inbox chan raft.RPC
+	// owed are the requests in the inbox or being served, in order.
+	owed     chan owedAnswer
+	answerer chan struct{} // closed when its goroutine has ended
+
+	// heartbeat is what SetHeartbeatHandler gave; the shipped build ignores it.
+	heartbeat func(raft.RPC)
+	// muted, if set, tells that requests must not be sent (a hung log disk).
+	muted func() bool
+	// admit, if set, refuses the installation of a snapshot; installed is told of
+	// each one that raft carried out.
+	admit     func(lastIndex uint64) error
+	installed func(lastIndex uint64)
+}
+
+// owedAnswer is a request that raft will answer on resp.
+type owedAnswer struct {
+	in   *inbound
+	msg  received // its header
+	resp chan raft.RPCResponse
+}
+
+// Transport is the raft.Transport of the replica self ("node/incarnation") of a
+// group; requests for it are refused before and after its life. It panics when
+// self is not a server id of this node or the group has one already.
+func (m *Mux) Transport(id GroupID, self string) raft.Transport {
+	t, err := m.newTransport(id, self)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func (m *Mux) newTransport(id GroupID, self string) (*transport, error) {
+	replica, err := ring.ParseServerID(self)
+	if err != nil {
+		return nil, err
+	}
+	if replica.Node != m.cfg.Self {
+		return nil, sundog.Errorf(sundog.Invalid, "raft group %s: %s is not a replica of node %s", id, self, m.cfg.Self)
+	}
+	t := &transport{
+		mux: m, group: id, self: replica, addr: raft.ServerAddress(self), life: newLifetime(),
+		inbox: make(chan raft.RPC, inboxSize), owed: make(chan owedAnswer, inboxSize),
+		answerer: make(chan struct{}),
+	}
+	return t, nil
+}
+
+// open registers the transport: from now on it takes requests.
+func (t *transport) open() error {
+	t.mux.mu.Lock()
+	defer t.mux.mu.Unlock()
+	if t.mux.transports[t.group] != nil {
+		return sundog.Errorf(sundog.Conflict, "raft group %s is open already", t.group)
+	}
+	if !t.mux.startLocked(t.answer) {
+		return sundog.Errorf(sundog.Closed, "raft transport is closed")
+	}
+	t.mux.transports[t.group] = t
+	return nil
+}
+
+// Close takes the replica off the wire and fails its calls.
+func (t *transport) Close() error {
+	if t.life.close() {
+		t.mux.mu.Lock()
+		opened := t.mux.transports[t.group] == t
+		if opened {
+			delete(t.mux.transports, t.group)
+		}
+		t.mux.mu.Unlock()
+		if opened {
+			<-t.answerer
+		}
+	}
+	return nil
+}
+
+// Consumer is where raft takes requests.
+func (t *transport) Consumer() <-chan raft.RPC { return t.inbox }
+
+// LocalAddr is the replica's server id.
+func (t *transport) LocalAddr() raft.ServerAddress { return t.addr }
+
+// EncodePeer returns the address, which is the server id.
+func (t *transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
+
+// DecodePeer reads what EncodePeer wrote.
+func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
+
+// SetHeartbeatHandler does nothing: heartbeats go to the consumer channel like
+// every request. raft's handler would run beside its main thread and could set
+// the term back (hashicorp/raft issue 695).
+func (t *transport) SetHeartbeatHandler(handler func(raft.RPC)) {
+	if mutantHeartbeatHandler {
+		t.heartbeat = handler
+	}
+}
+
+// serverNames makes raft headers of one peer's replicas.
+type serverNames struct {
+	node   sundog.NodeID
+	header map[uint32]raft.RPCHeader
+}
+
+func (n *serverNames) of(incarnation uint32) raft.RPCHeader {
+	h, ok := n.header[incarnation]
+	if !ok {
+		h = headerOf(n.node, incarnation)
+		if n.header == nil || len(n.header) > 1024 {
+			n.header = make(map[uint32]raft.RPCHeader)
+		}
+		n.header[incarnation] = h
+	}
+	return h
+}
+
+func headerOf(node sundog.NodeID, incarnation uint32) raft.RPCHeader {
+	name := []byte(ring.Replica{Node: node, Incarnation: incarnation}.ServerID())
+	return raft.RPCHeader{ID: name, Addr: name}
+}
+
+// request hands a peer's request to its group, or refuses it at once: a reader
+// never waits for a group.
+func (m *Mux) request(in *inbound, msg *received, names *serverNames) {
+	refuse := func(reason string, err error) {
+		m.cfg.Metrics.refuse(reason)
+		in.reply(newMessage(kindError, msg.group, msg.from, msg.to, msg.id, encodeRefusal(err)))
+	}
+	t := m.lookup(msg.group)
+	if t == nil || t.self.Incarnation != msg.to {
+		refuse("unknown group", sundog.Errorf(sundog.NotFound, "node %s has no replica %d of %s", m.cfg.Self, msg.to, msg.group))
+		return
+	}
+	cmd, err := decodeRequest(msg, names.of(msg.from))
+	if err != nil {
+		refuse("corrupt request", err)
+		return
+	}
+	owed := owedAnswer{in: in, msg: *msg, resp: make(chan raft.RPCResponse, 1)}
+	owed.msg.payload = nil
+	rpc := raft.RPC{Command: cmd, RespChan: owed.resp}
+	if a, ok := cmd.(*raft.AppendEntriesRequest); mutantHeartbeatHandler && ok && t.heartbeat != nil && isHeartbeat(a) {
+		t.heartbeat(rpc)
+		t.finish(owed, <-owed.resp)
+		return
+	}
+	busy := sundog.Errorf(sundog.Unavailable, "replica of %s is busy", msg.group)
+	select {
+	case t.owed <- owed:
+	default:
+		refuse("group busy", busy)
+		return
+	}
+	select {
+	case t.inbox <- rpc:
+	default:
+		owed.resp <- raft.RPCResponse{Error: busy}
+	}
+}
+
+func decodeRequest(msg *received, header raft.RPCHeader) (any, error) {
+	switch msg.kind {
+	case kindAppend:
+		return decodeAppend(msg.payload, header)
+	case kindVote:
+		return decodeVote(msg.payload, header)
+	case kindPreVote:
+		return decodePreVote(msg.payload, header)
+	case kindTimeoutNow:
+		return decodeTimeoutNow(msg.payload, header)
+	}
+	return nil, sundog.Errorf(sundog.Corrupt, "raft message of kind %d", msg.kind)
+}
+
+// answer sends raft's answers. raft serves requests one after the other, so
+// waiting for them in order of arrival delays none.
+func (t *transport) answer() {
+	defer close(t.answerer)
+	for {
+		select {
+		case owed := <-t.owed:
+			select {
+			case r := <-owed.resp:
+				t.finish(owed, r)
+			case <-t.life.Done():
+				return
+			case <-t.mux.life.Done():
+				return
+			}
+		case <-t.life.Done():
+			return
+		case <-t.mux.life.Done():
+			return
+		}
+	}
+}
+
+func (t *transport) finish(owed owedAnswer, r raft.RPCResponse) {
+	m := &owed.msg
+	kind, payload, err := m.kind|kindAnswer, []byte(nil), r.Error
+	if err == nil {
+		payload, err = encodeAnswer(r.Response)
+	}
+	if err != nil {
+		kind, payload = kindError, encodeRefusal(err)
+	}
+	owed.in.reply(newMessage(kind, m.group, m.from, m.to, m.id, payload))
+}
+
+// begin sends a request to target.
+func (t *transport) begin(target raft.ServerAddress, kind byte, urgent bool, parts ...[]byte) (*call, *peer, error) {
+	to, err := ring.ParseServerID(string(target))
+	if err != nil {
+		return nil, nil, err
+	}
+	if to.Node == t.self.Node {
+		return nil, nil, sundog.Errorf(sundog.Unavailable, "raft: %s is this node", target)
+	}
+	if t.life.over() {
+		return nil, nil, raft.ErrTransportShutdown
+	}
+	if t.muted != nil && t.muted() {
+		return nil, nil, sundog.Errorf(sundog.Unavailable, "raft: the log disk does not answer")
+	}
+	p := t.mux.peer(to.Node)
+	l := p.bulk
+	if urgent {
+		l = p.urgent
+	}
+	m := newMessage(kind, t.group, to.Incarnation, t.self.Incarnation, t.mux.ids.Add(1), parts...)
+	c, err := p.ask(l, m, to.Incarnation)
+	return c, p, err
+}
+
+// timeout is the time an answer may take to a request of the size.
+func (t *transport) timeout(size int) time.Duration {
+	return t.mux.cfg.Timeout + t.mux.cfg.Timeout*time.Duration(size)>>20
+}
+
+// wait returns the call's answer.
+func (t *transport) wait(c *call, p *peer, timeout time.Duration) (any, error) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case r := <-c.done:
+		return r.resp, r.err
+	case <-timer.C:
+		p.forget(c)
+		return nil, sundog.Errorf(sundog.Timeout, "raft: node %s has not answered for %s", p.node, timeout)
+	case <-t.life.Done():
+		p.forget(c)
+		return nil, raft.ErrTransportShutdown
+	}
+}
+
+// roundTrip sends a request and copies its answer into resp.
+func roundTrip[T any](t *transport, target raft.ServerAddress, kind byte, urgent bool, resp *T, parts ...[]byte) error {
+	c, p, err := t.begin(target, kind, urgent, parts...)
+	if err != nil {
+		return err
+	}
+	size := 0
+	for _, b := range parts {
+		size += len(b)
+	}
+	got, err := t.wait(c, p, t.timeout(size))
+	if err != nil {
+		return err
+	}
+	*resp = *(got.(*T))
+	return nil
+}
+
+// AppendEntries is of raft.Transport: heartbeats go by the urgent lane, the rest
+// by the bulk lane.
+func (t *transport) AppendEntries(_ raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	parts, err := encodeAppend(args)
+	if err != nil {
+		return err
+	}
+	return roundTrip(t, target, kindAppend, isHeartbeat(args), resp, parts...)
+}
+
+// RequestVote is of raft.Transport.
+func (t *transport) RequestVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return roundTrip(t, target, kindVote, true, resp, encodeVote(args))
+}
+
+// RequestPreVote is of raft.WithPreVote.
+func (t *transport) RequestPreVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	err := roundTrip(t, target, kindPreVote, true, resp, encodePreVote(args))
+	// raft takes this text for a peer that is too old to know pre-votes, and so
+	// for a granted one.
+	if err != nil && strings.Contains(err.Error(), "unexpected command") {
+		return sundog.Errorf(sundog.Unavailable, "raft: pre-vote refused by %s", target)
+	}
+	return err
+}
+
+// TimeoutNow is of raft.Transport.
+func (t *transport) TimeoutNow(_ raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return roundTrip(t, target, kindTimeoutNow, true, resp, []byte{byte(args.ProtocolVersion)})
+}
