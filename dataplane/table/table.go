@@ -1,197 +1,318 @@
 package table
 
 import (
+	"encoding/binary"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/sundog-kv/sundog"
-	"github.com/sundog-kv/sundog/dataplane"
 )
 
 // Item is what a table holds under a key.
 type Item struct {
 	Version  sundog.Version
 	Deadline int64  // Unix milliseconds; 0 is none
-	Size     int    // bytes of the value, also where the value itself is not copied
-	Value    []byte // nil from Lookup and from key-only reads
-}
-
-// Entry is an item with its key, as a Cut returns it.
-type Entry struct {
-	Key      []byte
-	Value    []byte
-	Version  sundog.Version
-	Deadline int64 // Unix milliseconds; 0 is none
-}
-
-// ArenaStats counts an arena's bytes.
-type ArenaStats struct {
-	Reserved int64 // mapped from the node's memory
-	Live     int64 // allocated to items and indexes, quarantined ones included
+	Size     int    // bytes of the value, also where the value is not copied
+	Value    []byte // what Get was given, with the value appended; nil from Lookup
 }
 
 // Stats counts a table.
 type Stats struct {
 	Keys       int64 // live keys
 	LiveBytes  int64 // bytes of their keys and values, exactly
-	ItemBytes  int64 // bytes allocated to items that lie outside the index
-	IndexBytes int64 // bytes allocated to the index, inline pairs included
+	ItemBytes  int64 // slots of the items that lie out of line
+	IndexBytes int64 // the index: segments, extra buckets, directory, header; inline pairs included
+	Groups     int64 // bucket groups in use
+	Inline     int64 // keys that lie inline
+	Contended  int64 // Gets that took the lock after meeting the writer too often
 }
-
-// Arena is the memory of one pool on one node, shared by its tables.
-type Arena struct{}
-
-// NewArena returns an empty arena over the node's memory.
-func NewArena(mem *dataplane.Memory) *Arena { return &Arena{} }
-
-// Stats returns the arena's counters.
-func (a *Arena) Stats() ArenaStats { return ArenaStats{} }
-
-// Close gives the arena's memory back. All its tables must be closed before;
-// kind Conflict otherwise.
-func (a *Arena) Close() error { return nil }
 
 // Config is what a table needs.
 type Config struct {
 	Arena       *Arena
 	Partition   sundog.Partition
-	Incarnation uint64       // random, never zero
+	Incarnation uint64       // random, never zero; never that of an earlier table
 	Logger      *slog.Logger // nil discards
 }
 
-type stored struct {
-	key, value []byte
-	version    sundog.Version
-	deadline   int64
-}
-
-// Table is one hash table: one writer at a time, any number of readers.
+// Table is the hash table of one (pool, partition) replica. One goroutine at a
+// time may call Put, Delete, Compact, Cut, Activate and Close (the writer); Get,
+// Lookup, Scan and Stats may be called by any.
 type Table struct {
-	mu    sync.RWMutex
-	items map[string]stored
-	bytes int64
+	arena       *Arena
+	partition   sundog.Partition
+	incarnation uint64
+	log         *slog.Logger
+
+	// geo is the geometry that readers use; nil when the table is closed. The
+	// value it points to never changes.
+	geo atomic.Pointer[geometry]
+
+	mu        sync.Mutex // guards all below, and every change of the table's memory
+	changed   sync.Cond  // on mu: a cut gave something back
+	cur       *geometry  // what geo points to, also after Close while cuts are open
+	header    []byte
+	headerAt  address
+	directory segmentList
+	closed    bool
+	cuts      []*Cut
+	stats     Stats
+	contended int64
+	demand    int64 // bytes that the entries want in the index; resize.go
+	walk      struct {
+		round  uint64 // last compaction round that needs no more of this table
+		target uint64 // round the walk is for
+		group  uint32 // next group to walk
+	}
+	scratch []bucket
+
+	// step is told the points of a change as they pass; tests set it to act
+	// between them.
+	step func(point)
 }
 
-// New makes an empty table. NoSpace when its index does not fit.
+// point names a moment within a change of the table.
+type point int
+
+const (
+	pointOldDead   point = iota // the old item is dead, its word still names it
+	pointSwapped                // the word names the new item
+	pointPublished              // a split's new group is published
+	pointMoved                  // the old bucket says moved, nothing is missing yet
+)
+
+// New makes an empty table. Errors: Invalid for a bad configuration; NoSpace
+// when the arena has no room for the smallest index (17 KiB).
 func New(c Config) (*Table, error) {
 	if c.Arena == nil || c.Incarnation == 0 {
 		return nil, sundog.Errorf(sundog.Invalid, "a table needs an arena and an incarnation that is not zero")
 	}
-	return &Table{items: map[string]stored{}}, nil
-}
-
-// Get returns the item of a key, its value appended to dst. Any goroutine.
-func (t *Table) Get(key, dst []byte) (Item, bool) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	s, ok := t.items[string(key)]
-	if !ok {
-		return Item{}, false
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		return nil, sundog.Errorf(sundog.Invalid, "the table's format needs a little-endian machine")
 	}
-	return Item{Version: s.version, Deadline: s.deadline, Size: len(s.value), Value: append(dst, s.value...)}, true
-}
-
-// Lookup returns an item without its value (Size says how long it is).
-func (t *Table) Lookup(key []byte) (Item, bool) {
-	it, ok := t.Get(key, nil)
-	it.Value = nil
-	return it, ok
-}
-
-// Put stores a value. NoSpace when the memory does not suffice: nothing has
-// changed then. Invalid or TooLarge for a key or value that is no legal one.
-func (t *Table) Put(key, value []byte, v sundog.Version, deadline int64, term uint64) error {
-	if err := sundog.CheckKey(key); err != nil {
-		return err
+	t := &Table{arena: c.Arena, partition: c.Partition, incarnation: c.Incarnation, log: c.Logger}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
 	}
+	t.changed.L = &t.mu
+	if err := t.create(); err != nil {
+		return nil, err
+	}
+	c.Arena.addTable(t)
+	return t, nil
+}
+
+// Activate writes the term under which the table may be read one-sided into its
+// header; 0 says that it may not. The writer calls it.
+func (t *Table) Activate(term uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.remove(key)
-	t.items[string(key)] = stored{slices.Clone(key), slices.Clone(value), v, deadline}
-	t.bytes += int64(len(key) + len(value))
-	return nil
-}
-
-func (t *Table) remove(key []byte) bool {
-	s, ok := t.items[string(key)]
-	if ok {
-		t.bytes -= int64(len(key) + len(s.value))
-		delete(t.items, string(key))
+	if !t.closed {
+		storeWord(t.header, headActive, term)
 	}
-	return ok
-}
-
-// Delete removes a key and reports whether it was there.
-func (t *Table) Delete(key []byte, term uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.remove(key)
-}
-
-// Scan calls fn for about max items from the cursor on (0 begins) and returns
-// the cursor to go on with, 0 at the end. A key that is there throughout is
-// seen at least once, whatever is written meanwhile. fn returns false to stop
-// after that item; key and value are valid during the call only.
-func (t *Table) Scan(cursor uint64, max int, fn func(key []byte, it Item) bool) (next uint64) {
-	t.mu.RLock()
-	all := slices.SortedFunc(maps.Values(t.items), func(a, b stored) int { return slices.Compare(a.key, b.key) })
-	t.mu.RUnlock()
-	for i := cursor; i < uint64(len(all)); i++ {
-		s := all[i]
-		max--
-		if !fn(s.key, Item{Version: s.version, Deadline: s.deadline, Size: len(s.value), Value: s.value}) || max <= 0 {
-			if i+1 < uint64(len(all)) {
-				return i + 1
-			}
-			return 0
-		}
-	}
-	return 0
-}
-
-// Cut returns a consistent cut of the table at this instant. The writer calls
-// it; another goroutine reads it while the writer goes on.
-func (t *Table) Cut() *Cut {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return &Cut{left: slices.Collect(maps.Values(t.items))}
 }
 
 // Stats returns the table's counters.
 func (t *Table) Stats() Stats {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return Stats{Keys: int64(len(t.items)), LiveBytes: t.bytes}
-}
-
-// Compact does a bounded piece of housekeeping: it releases memory whose
-// readers have gone and moves items out of sparsely used chunks so that these
-// can be given back. The writer calls it when idle, a few times a second; it
-// reports whether there is more to do.
-func (t *Table) Compact() (more bool) { return false }
-
-// Activate writes the term under which the table may be read one-sided into
-// its header; 0 deactivates. The writer calls it.
-func (t *Table) Activate(term uint64) {}
-
-// Close gives the table's memory back to the arena. Later reads find nothing.
-func (t *Table) Close() {}
-
-// Cut is a consistent cut of a table.
-type Cut struct{ left []stored }
-
-// Next returns the cut's next entry; its bytes are valid until the next call.
-// It returns false at the end.
-func (c *Cut) Next() (Entry, bool) {
-	if len(c.left) == 0 {
-		return Entry{}, false
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.stats
+	s.Contended = t.contended
+	if t.cur != nil {
+		s.Groups = int64(t.cur.groups)
 	}
-	s := c.left[0]
-	c.left = c.left[1:]
-	return Entry{s.key, s.value, s.version, s.deadline}, true
+	return s
 }
 
-// Close ends the cut and releases what it held back. It must be called.
-func (c *Cut) Close() {}
+// Lookup returns an item without its value; Size says how long it is. It sees
+// what the writer last wrote.
+func (t *Table) Lookup(key []byte) (Item, bool) {
+	if sundog.CheckKey(key) != nil {
+		return Item{}, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return Item{}, false
+	}
+	p, ok := t.locate(key, keyHash(key))
+	if !ok {
+		return Item{}, false
+	}
+	b, _ := t.itemOf(p.holder, p.w)
+	r, _ := parseItem(b)
+	return Item{Version: r.version, Deadline: r.deadline, Size: len(r.value)}, true
+}
+
+// Put stores a value under a key, in place of what was there. deadline is in
+// Unix milliseconds, 0 for none; term is the term of the entry that asks.
+//
+// Errors, after which nothing has changed: Invalid and TooLarge for what no
+// table takes, NoSpace when the node's memory does not suffice, Closed. Memory
+// that is only waiting for readers or for an open [Cut] is waited for.
+func (t *Table) Put(key, value []byte, v sundog.Version, deadline int64, term uint64) error {
+	if err := sundog.CheckKey(key); err != nil {
+		return err
+	}
+	if len(value) > sundog.MaxValue {
+		err := sundog.Errorf(sundog.TooLarge, "value of %d bytes: a table takes at most %d", len(value), sundog.MaxValue)
+		err.Used, err.Limit = int64(len(value)), sundog.MaxValue
+		return err
+	}
+	c := content{key: key, value: value, version: v, deadline: deadline, keySum: keyHash(key), valueSum: xxhash.Sum64(value)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return sundog.Errorf(sundog.Closed, "table of partition %d is closed", t.partition)
+	}
+	t.keepHouse()
+	if p, ok := t.locate(key, c.keySum); ok {
+		return t.replace(p, &c, term)
+	}
+	t.growFor(c.demand())
+	return t.insert(&c, term)
+}
+
+// Delete removes a key and reports whether it was there.
+func (t *Table) Delete(key []byte, term uint64) bool {
+	if sundog.CheckKey(key) != nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.keepHouse()
+	p, ok := t.locate(key, keyHash(key))
+	if !ok {
+		return false
+	}
+	t.beforeChange(p.group)
+	b, at := t.itemOf(p.holder, p.w)
+	r, _ := parseItem(b)
+	t.count(&r, p.w, -1)
+	p.raiseTerm(term)
+	markDead(b)
+	t.reached(pointOldDead)
+	t.clearWord(p)
+	t.retireItem(at, p.w)
+	return true
+}
+
+// replace puts c in the place of the entry at p: the update order of the
+// format. The new item is written whole before anything changes, so a failed
+// allocation leaves everything as it was.
+func (t *Table) replace(p place, c *content, term uint64) error {
+	r := roomOf(p.holder)
+	w, err := t.write(c, p.holder, p.choice, func(n int) (int, bool) { return r.cellSlot(n, r.words) })
+	if err != nil {
+		return err
+	}
+	t.beforeChange(p.group)
+	old, oldAt := t.itemOf(p.holder, p.w)
+	oldItem, _ := parseItem(old)
+	t.count(&oldItem, p.w, -1)
+	t.countNew(c, w)
+	p.raiseTerm(term)
+	t.swap(p.holder, p.i, old, w)
+	p.seal()
+	t.retireItem(oldAt, p.w)
+	return nil
+}
+
+// swap is the instant of an update. Order [fixed]: the new item is whole
+// (write has stored its state word); the old item dies; the word is swapped.
+// So a reader by index that finds the new item is later than the death of the
+// old one, and nobody finds the old one by a cached address after that. Between
+// the two a reader by index finds a dead item and looks again.
+//
+// Ordering: all three are sequentially consistent stores.
+func (t *Table) swap(k bucket, i int, old []byte, w word) {
+	if mutantSwapBeforeDead {
+		storeWord(k.b, wordAt(i), uint64(w))
+		t.reached(pointSwapped)
+		markDead(old)
+		return
+	}
+	markDead(old)
+	t.reached(pointOldDead)
+	storeWord(k.b, wordAt(i), uint64(w))
+	t.reached(pointSwapped)
+}
+
+// write writes c inline in the bucket where the pair may lie there and slot
+// finds room for that many granules, else into a slot of the arena, and returns
+// the index word for it. Nothing names the item yet.
+func (t *Table) write(c *content, k bucket, choice int, slot func(granules int) (off int, ok bool)) (word, error) {
+	if c.fitsInline() {
+		n := (c.size() + granule - 1) / granule
+		if off, ok := slot(n); ok {
+			w := makeWord(c.keySum, choice, address(off), uint8(n), true)
+			writeItem(cell(k.b, w), t.incarnation, k.at.plus(off), c)
+			return w, nil
+		}
+	}
+	class := classOf(c.size())
+	at, err := t.allocItem(class)
+	if err != nil {
+		return 0, err
+	}
+	writeItem(t.arena.bytes(at, classSize(class)), t.incarnation, at, c)
+	return makeWord(c.keySum, choice, at, class, false), nil
+}
+
+// allocItem allocates, and where memory is short waits for what open cuts hold.
+func (t *Table) allocItem(class uint8) (address, error) {
+	for {
+		at, err := t.arena.alloc(class, false)
+		if err == nil || !t.cutsHold() {
+			return at, err
+		}
+		t.changed.Wait()
+	}
+}
+
+// retireItem gives up the slot of an out-of-line item. Inline cells are free at
+// once: a reader that still looks there is told by the sums.
+func (t *Table) retireItem(at address, w word) {
+	if !w.inline() {
+		t.retireSlot(at, w.class(), 0)
+	}
+}
+
+// retireSlot hands the slot to the first open cut, from that number on, that may
+// still have to read it, else to the quarantine.
+func (t *Table) retireSlot(at address, class uint8, from int) {
+	for _, c := range t.cuts[from:] {
+		if c.hold(at, class) {
+			return
+		}
+	}
+	t.arena.retire(at, class, false)
+}
+
+// count adds an entry to the counters, or takes it out with sign -1.
+func (t *Table) count(r *raw, w word, sign int64) {
+	t.stats.Keys += sign
+	t.stats.LiveBytes += sign * int64(len(r.key)+len(r.value))
+	t.demand += sign * demandOf(len(r.key), len(r.value), r.version, r.deadline)
+	if w.inline() {
+		t.stats.Inline += sign
+	} else {
+		t.stats.ItemBytes += sign * int64(classSize(w.class()))
+	}
+}
+
+func (t *Table) countNew(c *content, w word) {
+	t.count(&raw{key: c.key, value: c.value, version: c.version, deadline: c.deadline}, w, 1)
+}
+
+func (t *Table) reached(p point) {
+	if t.step != nil {
+		t.step(p)
+	}
+}

@@ -1,0 +1,220 @@
+package table
+
+import (
+	"bytes"
+
+	"github.com/sundog-kv/sundog"
+)
+
+// place is where an entry lies: word i of holder, one of the candidate main
+// bucket's own, of its group's shared overflow, or of an extra bucket behind
+// that.
+type place struct {
+	group  uint32
+	choice int
+	main   bucket
+	holder bucket
+	before bucket // holder is extra: the bucket whose next names it
+	i      int
+	w      word
+}
+
+// raiseTerm raises the term of every bucket that a reader of this entry, or of
+// its absence, must look at.
+func (p *place) raiseTerm(term uint64) {
+	p.main.raiseTerm(term)
+	p.holder.raiseTerm(term)
+}
+
+func (p *place) seal() {
+	p.holder.seal()
+	if p.holder.at != p.main.at {
+		p.main.seal()
+	}
+}
+
+// buckets returns all buckets of a group: the three and the extra ones. The
+// slice is valid until the next call.
+func (t *Table) buckets(group uint32) []bucket {
+	g, at := t.cur.group(group)
+	t.scratch = t.scratch[:0]
+	for k := range bucketKinds {
+		t.scratch = append(t.scratch, bucket{g[k*bucketSize:][:bucketSize:bucketSize], at.plus(k * bucketSize / granule)})
+	}
+	for next := t.scratch[kindShared].next(); next != 0; {
+		k := bucket{t.arena.bytes(next, bucketSize), next}
+		t.scratch = append(t.scratch, k)
+		next = k.next()
+	}
+	return t.scratch
+}
+
+// locate finds a key, for the writer: nothing changes meanwhile, so keys are
+// compared in place and no sum is taken.
+func (t *Table) locate(key []byte, h uint64) (place, bool) {
+	for choice, c := range candidatesOf(h, t.cur.groups) {
+		all := t.buckets(c.group)
+		p := place{group: c.group, choice: choice, main: all[c.side]}
+		if t.locateIn(&p, all[c.side], c.want, key) {
+			return p, true
+		}
+		if p.main.spilled() == 0 {
+			continue
+		}
+		if t.locateIn(&p, all[kindShared], c.want, key) {
+			return p, true
+		}
+		p.before = all[kindShared]
+		for _, k := range all[bucketKinds:] {
+			if t.locateIn(&p, k, c.want, key) {
+				return p, true
+			}
+			p.before = k
+		}
+	}
+	return place{}, false
+}
+
+func (t *Table) locateIn(p *place, k bucket, want word, key []byte) bool {
+	for i := range k.words() {
+		w := k.word(i)
+		if !w.matches(want) {
+			continue
+		}
+		b, _ := t.itemOf(k, w)
+		if r, ok := parseItem(b); ok && bytes.Equal(r.key, key) {
+			p.holder, p.i, p.w = k, i, w
+			return true
+		}
+	}
+	return false
+}
+
+// insert adds a new key where there is most room: inline in the emptier of its
+// two main buckets, else inline in a shared overflow, else out of line with the
+// word in the same order of buckets, else with the word in an extra bucket.
+func (t *Table) insert(c *content, term uint64) error {
+	p, slot, err := t.choose(c)
+	if err != nil {
+		return err
+	}
+	w, err := t.write(c, p.holder, p.choice, slot)
+	if err != nil {
+		if p.holder.kind() == kindExtra && p.holder.words() == 0 {
+			t.unlinkExtra(p.before, p.holder) // made for it
+		}
+		return err
+	}
+	t.beforeChange(p.group)
+	t.countNew(c, w)
+	p.raiseTerm(term)
+	if p.holder.at != p.main.at {
+		p.main.addSpilled(1) // before the word: a reader must know to look there
+		p.main.seal()
+	}
+	p.holder.setWord(p.i, w)
+	p.seal()
+	return nil
+}
+
+// choose picks the place of a new key and how to find a cell there.
+func (t *Table) choose(c *content) (place, func(int) (int, bool), error) {
+	var places [4]place // both mains, the emptier first, then their shared buckets
+	var rooms [4]room
+	for choice, k := range candidatesOf(c.keySum, t.cur.groups) {
+		all := t.buckets(k.group)
+		places[choice] = place{group: k.group, choice: choice, main: all[k.side], holder: all[k.side]}
+		places[choice+2] = place{group: k.group, choice: choice, main: all[k.side], holder: all[kindShared]}
+		rooms[choice], rooms[choice+2] = roomOf(all[k.side]), roomOf(all[kindShared])
+	}
+	if rooms[1].free() > rooms[0].free() && places[0].main.at != places[1].main.at {
+		places[0], places[1] = places[1], places[0]
+		places[2], places[3] = places[3], places[2]
+		rooms[0], rooms[1] = rooms[1], rooms[0]
+		rooms[2], rooms[3] = rooms[3], rooms[2]
+	}
+	usable := places[:]
+	if places[2].main.spilled() == spillMask || places[3].main.spilled() == spillMask {
+		usable = places[:2] // the count of spilled entries is full
+	}
+	if c.fitsInline() {
+		n := (c.size() + granule - 1) / granule
+		for k := range usable {
+			if i, off, ok := rooms[k].pairSlot(n); ok {
+				places[k].i = i
+				return places[k], func(int) (int, bool) { return off, true }, nil
+			}
+		}
+	}
+	noCell := func(int) (int, bool) { return 0, false }
+	for k := range usable {
+		if i, ok := rooms[k].wordSlot(); ok {
+			places[k].i = i
+			return places[k], noCell, nil
+		}
+	}
+	if len(usable) < len(places) {
+		return place{}, nil, sundog.Errorf(sundog.NoSpace, "bucket of partition %d: %d keys of nearly one hash", t.partition, spillMask)
+	}
+	p := places[0]
+	err := t.extraFor(&p)
+	return p, noCell, err
+}
+
+// extraFor places p in an extra bucket of its group with a free word, a new one
+// where need be.
+func (t *Table) extraFor(p *place) error {
+	all := t.buckets(p.group)
+	last := all[kindShared]
+	for _, k := range all[bucketKinds:] {
+		r := roomOf(k)
+		if i, ok := r.wordSlot(); ok {
+			p.before, p.holder, p.i = last, k, i
+			return nil
+		}
+		last = k
+	}
+	k, err := t.newExtra(p.group, t.cur.epoch)
+	if err != nil {
+		return err
+	}
+	t.beforeChange(p.group)
+	last.setNext(k.at)
+	last.seal()
+	p.before, p.holder, p.i = last, k, 0
+	return nil
+}
+
+// newExtra makes an extra bucket that nothing names yet.
+func (t *Table) newExtra(group uint32, epoch uint64) (bucket, error) {
+	at, err := t.arena.alloc(bucketClass, true)
+	if err != nil {
+		return bucket{}, err
+	}
+	t.stats.IndexBytes += bucketSize
+	k := bucket{t.arena.bytes(at, bucketSize), at}
+	initBucket(k, t.incarnation, epoch, 0, group, kindExtra)
+	return k, nil
+}
+
+// clearWord takes the entry at p out of the index; its item is dead already.
+// An extra bucket that is empty then goes, too.
+func (t *Table) clearWord(p place) {
+	p.holder.setWord(p.i, 0)
+	p.holder.seal()
+	if p.holder.at == p.main.at {
+		return
+	}
+	p.main.addSpilled(-1) // after the word: nobody misses the overflow too early
+	p.main.seal()
+	if p.holder.kind() == kindExtra && p.holder.words() == 0 {
+		t.unlinkExtra(p.before, p.holder)
+	}
+}
+
+func (t *Table) unlinkExtra(before, k bucket) {
+	before.setNext(k.next())
+	before.seal()
+	t.stats.IndexBytes -= bucketSize
+	t.arena.retire(k.at, bucketClass, true)
+}
