@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 
 	"google.golang.org/protobuf/proto"
 
@@ -10,7 +11,8 @@ import (
 	"github.com/sundog-kv/sundog/rpc/rpcpb"
 )
 
-// Pools lists the pools of a map no older than this call, by id.
+// Pools lists the pools by id, of the newest map that the nodes which keep the
+// catalog have.
 func (c *Client) Pools(ctx context.Context) ([]PoolInfo, error) {
 	ctx, leave, err := c.enter(ctx)
 	if err != nil {
@@ -20,8 +22,8 @@ func (c *Client) Pools(ctx context.Context) ([]PoolInfo, error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.refresh(ctx); err != nil {
-		return nil, c.ended(ctx, 1, sundog.AsError(err))
+	if err := c.newest(ctx); err != nil {
+		return nil, err
 	}
 	var out []PoolInfo
 	for _, p := range c.view.Load().Map().Pools {
@@ -30,16 +32,16 @@ func (c *Client) Pools(ctx context.Context) ([]PoolInfo, error) {
 	return out, nil
 }
 
-// CreatePool makes a pool; what spec leaves zero gets its default
-// ([sundog.PoolSpec.WithDefaults]). The kinds: Invalid for a name or spec that
-// can never be, Exists, Conflict where the cluster cannot hold it. When it
-// returns nil this client's map has the pool.
+// CreatePool makes a pool. What spec leaves zero is for the cluster to fill in:
+// Replicas with the count that its strong pools share, the rest as in
+// [sundog.PoolSpec.WithDefaults]. The kinds: Invalid for a name or spec that can
+// never be, Exists, Conflict where the cluster cannot hold it. When it returns
+// nil this client's map has the pool.
 func (c *Client) CreatePool(ctx context.Context, name string, spec sundog.PoolSpec) (PoolInfo, error) {
-	spec = spec.WithDefaults()
 	if err := sundog.CheckPoolName(name); err != nil {
 		return PoolInfo{}, err
 	}
-	if err := spec.Validate(); err != nil {
+	if err := spec.WithDefaults().Validate(); err != nil {
 		return PoolInfo{}, err
 	}
 	var reply rpcpb.PoolCreateReply
@@ -47,7 +49,15 @@ func (c *Client) CreatePool(ctx context.Context, name string, spec sundog.PoolSp
 	if err := c.control(ctx, rpc.MethodPoolCreate, true, req, &reply); err != nil {
 		return PoolInfo{}, err
 	}
-	return PoolInfo{ID: sundog.PoolID(reply.GetId()), Name: name, Spec: spec}, c.catchUp(ctx, sundog.Epoch(reply.GetEpoch()))
+	if err := c.catchUp(ctx, sundog.Epoch(reply.GetEpoch())); err != nil {
+		return PoolInfo{}, err
+	}
+	id := sundog.PoolID(reply.GetId())
+	p, ok := c.view.Load().Map().Pool(id)
+	if !ok {
+		return PoolInfo{}, sundog.Errorf(sundog.NotFound, "pool %q was created, and deleted by another client", name)
+	}
+	return PoolInfo{ID: id, Name: p.Name, Spec: p.Spec}, nil
 }
 
 // SetPool changes a pool; NotFound when there is none of that name.
@@ -97,7 +107,7 @@ func (c *Client) DescribePool(ctx context.Context, name string) (PoolStatus, err
 		return PoolStatus{}, err
 	}
 	var r rpcpb.PoolDescribeReply
-	if err := c.control(ctx, rpc.MethodPoolDescribe, false, &rpcpb.PoolDescribeRequest{Name: name}, &r); err != nil {
+	if err := c.lookup(ctx, rpc.MethodPoolDescribe, &rpcpb.PoolDescribeRequest{Name: name}, &r); err != nil {
 		return PoolStatus{}, err
 	}
 	return PoolStatus{
@@ -152,7 +162,7 @@ func (c *Client) Check(ctx context.Context, name string) (CheckReport, error) {
 		return CheckReport{}, err
 	}
 	var r rpcpb.CheckReply
-	if err := c.control(ctx, rpc.MethodCheck, false, &rpcpb.CheckRequest{Pool: name}, &r); err != nil {
+	if err := c.lookup(ctx, rpc.MethodCheck, &rpcpb.CheckRequest{Pool: name}, &r); err != nil {
 		return CheckReport{}, err
 	}
 	out := CheckReport{Partitions: int(r.GetPartitions()), Equal: r.GetEqual(), Keys: int64(r.GetKeys())}
@@ -188,6 +198,26 @@ func (c *Client) control(ctx context.Context, m rpc.Method, mutates bool, req, r
 		return x.err
 	}
 	return nil
+}
+
+// lookup makes a control call that reads about a pool. NotFound may come from a
+// node that has not heard of the pool yet: it is believed when asking with the
+// newest epoch, which makes that node catch up, changes nothing.
+func (c *Client) lookup(ctx context.Context, m rpc.Method, req, reply proto.Message) error {
+	err := c.control(ctx, m, false, req, reply)
+	if !errors.Is(err, sundog.NotFound) {
+		return err
+	}
+	ctx, leave, entered := c.enter(ctx)
+	if entered != nil {
+		return entered
+	}
+	defer leave()
+	before := c.epoch()
+	if c.newest(ctx) != nil || c.epoch() == before {
+		return err
+	}
+	return c.control(ctx, m, false, req, reply)
 }
 
 // catchUp gets a map of the epoch that a change of our own made.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/ring"
 	"github.com/sundog-kv/sundog/rpc"
+	"github.com/sundog-kv/sundog/rpc/rpcpb"
 )
 
 func TestPutGetDelete(t *testing.T) {
@@ -267,18 +269,18 @@ func TestMutationIsNeverSentTwice(t *testing.T) {
 	c := newCluster(t, 3, 8)
 	_, p := c.dial(Options{})
 	key := c.keyLedBy(c.nodes[1])
-	executed := 0
+	var executed atomic.Int32
 	c.setHook(func(n *fakeNode, req *rpc.Request) (rpc.Body, error, bool) {
 		if req.Method != rpc.MethodMutate {
 			return nil, nil, false
 		}
-		executed++ // and the connection dies before the answer
+		executed.Add(1) // and the connection dies before the answer
 		go n.stop()
 		return nil, sundog.Errorf(sundog.Closed, "node is closing"), true
 	})
 	_, _, err := p.Incr(t.Context(), []byte(key), 1)
 	requireKind(t, sundog.Unknown, err)
-	require.Equal(t, 1, executed)
+	require.Equal(t, int32(1), executed.Load())
 	waitFor(t, c.nodes[1].done)
 }
 
@@ -460,6 +462,38 @@ func TestDeletedPoolIsNotFound(t *testing.T) {
 	requireKind(t, sundog.Exists, err)
 	_, err = other.CreatePool(t.Context(), "q", sundog.PoolSpec{Consistency: sundog.Eventual})
 	requireKind(t, sundog.Invalid, err)
+}
+
+// A node whose map lags must not make a new pool unknown: before NotFound the
+// voters of the catalog are asked.
+func TestLaggingNodeDoesNotHideAPool(t *testing.T) {
+	c := newCluster(t, 3, 8)
+	old, err := c.m.Marshal()
+	require.NoError(t, err)
+	other, _ := c.dial(Options{})
+	_, err = other.CreatePool(t.Context(), "new", sundog.PoolSpec{Consistency: sundog.Strong})
+	require.NoError(t, err)
+	c.setHook(func(n *fakeNode, req *rpc.Request) (rpc.Body, error, bool) {
+		switch {
+		case n == c.nodes[2]:
+			return nil, nil, false
+		case req.Method == rpc.MethodMap:
+			return must(rpc.Marshal(&rpcpb.MapReply{Epoch: 10, Map: old})), nil, true
+		case req.Method == rpc.MethodPoolDescribe && req.Epoch < 11:
+			return nil, sundog.Errorf(sundog.NotFound, "no such pool"), true
+		}
+		return nil, nil, false
+	})
+	for range 5 {
+		cl, _ := c.dial(Options{})
+		_, err = cl.Pool(t.Context(), "new")
+		require.NoError(t, err)
+		_, err = cl.Pool(t.Context(), "absent")
+		requireKind(t, sundog.NotFound, err)
+		cl, _ = c.dial(Options{})
+		_, err = cl.DescribePool(t.Context(), "new")
+		require.NoError(t, err)
+	}
 }
 
 func must[T any](v T, err error) T {

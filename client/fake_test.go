@@ -45,7 +45,7 @@ type fakeNode struct {
 	addr   string
 	server *rpc.Server
 	done   chan struct{} // closed when server.Serve returned
-	served atomic.Int64 // hot requests
+	served atomic.Int64  // hot requests
 }
 
 // newCluster starts n nodes and checks for leaks when the test ends.
@@ -331,7 +331,7 @@ func (n *fakeNode) control(req *rpc.Request) (rpc.Body, error) {
 			return nil, sundog.Errorf(sundog.Exists, "pool %q exists", r.GetName())
 		}
 		m.Epoch++
-		m.Pools = append(m.Pools, ring.Pool{ID: m.NextPool, Name: r.GetName(), Spec: specFromWire(r.GetSpec()), Created: m.Epoch})
+		m.Pools = append(m.Pools, ring.Pool{ID: m.NextPool, Name: r.GetName(), Spec: specFromWire(r.GetSpec()).WithDefaults(), Created: m.Epoch})
 		m.NextPool++
 		c.m = m
 		return rpc.Marshal(&rpcpb.PoolCreateReply{Id: uint64(m.NextPool - 1), Epoch: uint64(m.Epoch)})

@@ -18,7 +18,7 @@ type Pool struct {
 }
 
 // Pool finds a pool by name. The error is of kind NotFound when there is none,
-// by a map no older than this call.
+// by the newest map that the nodes which keep the catalog have.
 func (c *Client) Pool(ctx context.Context, name string) (*Pool, error) {
 	if err := sundog.CheckPoolName(name); err != nil {
 		return nil, err
@@ -33,8 +33,8 @@ func (c *Client) Pool(ctx context.Context, name string) (*Pool, error) {
 	}
 	p, ok := c.view.Load().Map().PoolByName(name)
 	if !ok {
-		if err := c.refresh(ctx); err != nil {
-			return nil, c.ended(ctx, 1, sundog.AsError(err))
+		if err := c.newest(ctx); err != nil {
+			return nil, err
 		}
 		if p, ok = c.view.Load().Map().PoolByName(name); !ok {
 			return nil, noPool(name)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sundog-kv/sundog"
@@ -17,8 +18,10 @@ import (
 
 // The rhythm of map refreshes.
 const (
-	// refreshEvery is the least time between the starts of two refreshes.
+	// refreshEvery is the mean time between the starts of refreshes at least;
+	// after a rest refreshBurst of them may follow each other at once.
 	refreshEvery = 100 * time.Millisecond
+	refreshBurst = 3
 	// refreshWithin bounds one refresh.
 	refreshWithin = 2 * time.Second
 	// probeEvery is how long a silent address delays the next one.
@@ -31,7 +34,7 @@ const (
 type refresher struct {
 	mu     sync.Mutex // guards all below
 	flight *flight    // under way; nil: none
-	last   time.Time  // start of the latest
+	due    time.Time  // before this the next waits; behind now by the burst at most
 	failed error      // how the latest that ended ended
 }
 
@@ -81,7 +84,12 @@ func (c *Client) startRefresh() *flight {
 	}
 	f := &flight{done: make(chan struct{})}
 	r.flight = f
-	wait := time.Until(r.last.Add(refreshEvery))
+	now := time.Now()
+	if earliest := now.Add(-refreshBurst * refreshEvery); r.due.Before(earliest) {
+		r.due = earliest
+	}
+	r.due = r.due.Add(refreshEvery)
+	wait := r.due.Sub(now)
 	go func() {
 		defer c.calls.Done()
 		f.err = c.fly(wait)
@@ -103,9 +111,6 @@ func (c *Client) fly(wait time.Duration) error {
 			return sundog.Errorf(sundog.Closed, "client is closed")
 		}
 	}
-	c.refresher.mu.Lock()
-	c.refresher.last = time.Now()
-	c.refresher.mu.Unlock()
 	c.counters.refreshes.Add(1)
 	ctx, cancel := context.WithTimeout(c.life, refreshWithin)
 	defer cancel()
@@ -138,6 +143,15 @@ type answer struct {
 	err     error
 }
 
+// failure tells who failed and how.
+func (a *answer) failure() string {
+	msg := text(a.err)
+	if strings.Contains(msg, a.addr) {
+		return msg
+	}
+	return a.addr + ": " + msg
+}
+
 // race asks one address after the other for the map, the next one when the last
 // has failed or been silent for a while, and takes the first good answer.
 func (c *Client) race(ctx context.Context, addrs []string) error {
@@ -166,7 +180,7 @@ func (c *Client) race(ctx context.Context, addrs []string) error {
 				c.adopt(a.m, a.leaders)
 				return nil
 			}
-			failed = append(failed, fmt.Sprintf("%s: %v", a.addr, a.err))
+			failed = append(failed, a.failure())
 			ask()
 		case <-tick.C:
 			ask()
@@ -185,6 +199,35 @@ func noNode(failed []string) error {
 		failed = failed[:shown]
 	}
 	return sundog.Errorf(sundog.Unavailable, "no node gave the cluster map: %s%s", strings.Join(failed, "; "), more)
+}
+
+// newest takes in the maps of all nodes that keep the catalog, as far as they
+// answer. A change that its maker was told of is in one of them, while a node
+// beside them may not have heard of it yet. Where none of them answers any other
+// node must do; the error is that of refresh.
+func (c *Client) newest(ctx context.Context) error {
+	short, cancel := shortened(ctx)
+	defer cancel()
+	var asking sync.WaitGroup
+	var answered atomic.Bool
+	for _, n := range c.view.Load().Map().Nodes {
+		if n.Catalog == ring.Voter {
+			asking.Go(func() {
+				if a := c.fetch(short, n.Listen); a.err == nil {
+					c.adopt(a.m, a.leaders)
+					answered.Store(true)
+				}
+			})
+		}
+	}
+	asking.Wait()
+	if answered.Load() {
+		return nil
+	}
+	if err := c.refresh(ctx); err != nil {
+		return c.ended(ctx, 2, sundog.AsError(err))
+	}
+	return nil
 }
 
 // fetch asks addr for a map newer than ours and for what it knows of leaders.

@@ -189,9 +189,17 @@ func (c *Client) ended(ctx context.Context, attempts int, last *sundog.Error) *s
 	case last == nil:
 		return sundog.Errorf(sundog.Timeout, "deadline passed: %w", context.DeadlineExceeded)
 	case last.Kind == sundog.Unknown || last.Kind == sundog.Timeout:
-		return sundog.Errorf(sundog.Timeout, "no answer in time after %d attempts: %v", attempts, last)
+		return sundog.Errorf(sundog.Timeout, "no answer in time after %d attempts: %s", attempts, text(last))
 	}
-	e := sundog.Errorf(sundog.Unavailable, "gave up after %d attempts: %v", attempts, last)
+	e := sundog.Errorf(sundog.Unavailable, "gave up after %d attempts: %s", attempts, text(last))
 	e.Epoch, e.Leader = last.Epoch, last.Leader
 	return e
+}
+
+// text is an error's message without its kind, which a message around it names.
+func text(err error) string {
+	if e, ok := errors.AsType[*sundog.Error](err); ok && e.Msg != "" {
+		return e.Msg
+	}
+	return err.Error()
 }
