@@ -97,13 +97,12 @@ func (r *registrar) register(ctx context.Context) error {
 
 // note keeps a refusal that time will not heal, for readiness and Wait.
 func (r *registrar) note(err error) {
-	switch sundog.KindOf(err) {
-	case sundog.Conflict, sundog.Invalid, sundog.Denied:
-		if old := r.refused.Swap(sundog.AsError(err)); old == nil || old.Error() != err.Error() {
-			r.log.Error("the cluster refuses this node", "err", err)
-		}
-	default:
+	if !refused(err) {
 		r.log.Debug("not registered yet", "err", err)
+		return
+	}
+	if old := r.refused.Swap(sundog.AsError(err)); old == nil || old.Error() != err.Error() {
+		r.log.Error("the cluster refuses this node", "err", err)
 	}
 }
 

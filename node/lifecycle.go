@@ -141,7 +141,14 @@ func (n *Node) followMap(ctx context.Context) {
 func (n *Node) followMembers(ctx context.Context) {
 	var saved []datadir.Peer
 	var due <-chan time.Time
+	warned := false
 	for {
+		// Only a hint: anybody can say anything in gossip. The clone is refused
+		// in the handshakes.
+		if err := n.members.Doubled(); err != nil && !warned {
+			n.log.Warn("another process may run from a copy of this data directory", "err", err)
+			warned = true
+		}
 		for _, m := range n.members.Members() {
 			n.puller.hear(m.Epoch)
 		}

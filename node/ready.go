@@ -121,9 +121,6 @@ func (n *Node) complainOfCluster(c *complaints, m *ring.Map) {
 	if err := n.registrar.refused.Load(); err != nil {
 		c.add("the cluster refuses this node: %s", err.Msg)
 	}
-	if err := n.members.Doubled(); err != nil {
-		c.add("%s", sundog.AsError(err).Msg)
-	}
 	switch {
 	case m == nil && n.founder.Status() != "":
 		c.add("not in a cluster yet: %s", n.founder.Status())

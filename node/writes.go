@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/replication/raftgroup"
 	"github.com/sundog-kv/sundog/rpc"
 	"github.com/sundog-kv/sundog/rpc/rpcpb"
 )
@@ -90,7 +91,10 @@ func (w *writer) once(ctx context.Context, leader sundog.NodeID, write catalogWr
 		}
 	}
 	if leader == 0 {
-		leader = w.askLeader(ctx)
+		var err error
+		if leader, err = w.askLeader(ctx); err != nil {
+			return err
+		}
 	}
 	if leader == 0 || leader == w.self {
 		return sundog.Errorf(sundog.Unavailable, "the catalog's leader is not known")
@@ -98,32 +102,48 @@ func (w *writer) once(ctx context.Context, leader sundog.NodeID, write catalogWr
 	return w.directory.call(ctx, leader, write.method, write.req, write.reply)
 }
 
-// askLeader asks the sources, one after the other, who leads the catalog.
-func (w *writer) askLeader(ctx context.Context) sundog.NodeID {
+// askLeader asks the sources, one after the other, who leads the catalog; 0 when
+// nobody knows. When nobody tells and some refuse to speak with this node at all
+// (another cluster, a cloned directory), that is the error.
+func (w *writer) askLeader(ctx context.Context) (sundog.NodeID, error) {
+	var refusal error
 	for _, id := range w.sources() {
 		if ctx.Err() != nil {
-			return 0
+			break
 		}
-		if leader := w.ask(ctx, id); leader != 0 && leader != w.self {
-			return leader
+		leader, err := w.ask(ctx, id)
+		if leader != 0 && leader != w.self {
+			return leader, nil
+		}
+		if refused(err) {
+			refusal = err
 		}
 	}
-	return 0
+	return 0, refusal
 }
 
-func (w *writer) ask(ctx context.Context, id sundog.NodeID) sundog.NodeID {
+func (w *writer) ask(ctx context.Context, id sundog.NodeID) (sundog.NodeID, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderAsk)
 	defer cancel()
 	var st rpcpb.StatusReply
-	if w.directory.call(ctx, id, rpc.MethodStatus, &rpcpb.StatusRequest{}, &st) != nil {
-		return 0
+	if err := w.directory.call(ctx, id, rpc.MethodStatus, &rpcpb.StatusRequest{}, &st); err != nil {
+		return 0, err
 	}
 	for _, g := range st.GetGroups() {
-		if g.GetGroup() == 0 {
-			return sundog.NodeID(g.GetLeader())
+		if g.GetGroup() == uint32(raftgroup.Catalog) {
+			return sundog.NodeID(g.GetLeader()), nil
 		}
 	}
-	return 0
+	return 0, nil
+}
+
+// refused says whether err is a refusal that trying again will not change.
+func refused(err error) bool {
+	switch sundog.KindOf(err) {
+	case sundog.Conflict, sundog.Invalid, sundog.Denied:
+		return true
+	}
+	return false
 }
 
 // notLeader adds what this node knows of the leader to a NotOwner.
