@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/client"
+)
+
+// Bounds of a load: a lane holds at most one batch on its way and one that fills.
+const (
+	batchPairs = 512
+	batchBytes = 1 << 20
+	loadPatience = time.Minute
+	retryPause   = 200 * time.Millisecond
+)
+
+// putter is what a loader needs of a pool.
+type putter interface {
+	MultiPut(ctx context.Context, pairs []client.Pair, opts ...client.PutOption) []client.PutResult
+}
+
+// loader reads lines and stores them by several lanes. A key always goes by the
+// same lane, and lanes send one batch at a time, so the last line of a key wins.
+type loader struct {
+	pool     putter
+	lanes    int
+	patience time.Duration // how long a lane goes on without storing anything
+	pause    time.Duration // between its attempts
+	lines    int64
+
+	mu     sync.Mutex // guards counts
+	counts struct {
+		loaded, failed, unknown, bytes, retried int64
+		first                                   error
+	}
+}
+
+// load stores all of in; name is for messages. The error is of the reading; what
+// failed to be stored is in the counts.
+func (l *loader) load(ctx context.Context, in io.Reader, name string) error {
+	lines, err := plain(in)
+	if err != nil {
+		return sundog.Errorf(sundog.Invalid, "%s: %w", name, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	queues := make([]chan []client.Pair, l.lanes)
+	filling := make([]filling, l.lanes)
+	var work sync.WaitGroup
+	for i := range queues {
+		queues[i] = make(chan []client.Pair)
+		work.Go(func() {
+			for batch := range queues[i] {
+				if !l.store(ctx, batch) {
+					cancel() // no more can be stored: the rest fails at once
+				}
+			}
+		})
+	}
+	err = l.read(ctx, lines, name, queues, filling)
+	for i := range queues {
+		if len(filling[i].pairs) > 0 {
+			queues[i] <- filling[i].pairs
+		}
+		close(queues[i])
+	}
+	work.Wait()
+	return err
+}
+
+// filling is the batch a lane's lines gather in.
+type filling struct {
+	pairs []client.Pair
+	at    map[string]int // where in pairs a key is
+	bytes int
+}
+
+func (f *filling) add(p client.Pair) {
+	if f.at == nil {
+		f.at = make(map[string]int, batchPairs)
+	}
+	if i, ok := f.at[string(p.Key)]; ok {
+		f.bytes += len(p.Value) - len(f.pairs[i].Value)
+		f.pairs[i] = p
+		return
+	}
+	f.at[string(p.Key)] = len(f.pairs)
+	f.pairs = append(f.pairs, p)
+	f.bytes += len(p.Key) + len(p.Value)
+}
+
+// read cuts the input into lines and hands full batches to their lanes.
+func (l *loader) read(ctx context.Context, in *bufio.Reader, name string, queues []chan []client.Pair, batches []filling) error {
+	for ctx.Err() == nil {
+		line, err := readLine(in)
+		if err == io.EOF && len(line) == 0 {
+			return nil
+		}
+		l.lines++
+		switch {
+		case errors.Is(err, errLongLine):
+			l.refuse(sundog.Errorf(sundog.TooLarge, "%s line %d: longer than a key of %d and a value of %d bytes", name, l.lines, sundog.MaxKey, sundog.MaxValue))
+			continue
+		case err != nil && err != io.EOF: // what came of the line is not all of it
+			return sundog.Errorf(sundog.Invalid, "read %s, line %d: %w", name, l.lines, err)
+		case len(line) == 0:
+			l.lines-- // an empty line is nothing
+			continue
+		}
+		key, value, ok := bytes.Cut(line, []byte{'\t'})
+		if !ok {
+			l.refuse(sundog.Errorf(sundog.Invalid, "%s line %d: no TAB between key and value", name, l.lines))
+			continue
+		}
+		lane := int(sundog.SlotOf(key)) % len(queues)
+		f := &batches[lane]
+		f.add(client.Pair{Key: key, Value: value})
+		if len(f.pairs) >= batchPairs || f.bytes >= batchBytes {
+			queues[lane] <- f.pairs
+			*f = filling{}
+		}
+	}
+	return sundog.Errorf(sundog.Closed, "%s: stopped after line %d: %w", name, l.lines, ctx.Err())
+}
+
+var errLongLine = errors.New("line too long")
+
+// readLine returns a line of its own without its end. A line that is too long is
+// skipped to its end.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	const most = sundog.MaxKey + 1 + sundog.MaxValue
+	var line []byte
+	for long := false; ; {
+		part, err := in.ReadSlice('\n')
+		if long = long || len(line)+len(part) > most+2; !long {
+			line = append(line, part...)
+		}
+		switch {
+		case err == bufio.ErrBufferFull:
+			continue
+		case long:
+			return []byte{0}, errLongLine
+		case err != nil && (err != io.EOF || len(line) == 0):
+			return line, err
+		}
+		return bytes.TrimSuffix(line, []byte{'\n'}), err
+	}
+}
+
+// plain unpacks gzip where the first bytes say so.
+func plain(in io.Reader) (*bufio.Reader, error) {
+	b := bufio.NewReaderSize(in, 64<<10)
+	if magic, _ := b.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return b, nil
+	}
+	unpacked, err := gzip.NewReader(b)
+	if err != nil {
+		return nil, err
+	}
+	return bufio.NewReaderSize(unpacked, 64<<10), nil
+}
+
+// store puts a batch; what surely was not stored because the cluster did not
+// serve is put again. It returns false when no
+// later batch can fare better: the pool is gone, or the cluster away too long.
+func (l *loader) store(ctx context.Context, batch []client.Pair) bool {
+	give := time.Now().Add(l.patience)
+	for {
+		var again []client.Pair
+		var why error
+		gone := false // the pool, or the right to it
+		for i, r := range l.pool.MultiPut(ctx, batch) {
+			switch kind := sundog.KindOf(r.Err); {
+			case kind == 0:
+				l.count(batch[i])
+			case (kind == sundog.Unavailable || kind == sundog.Timeout) && ctx.Err() == nil:
+				again, why = append(again, batch[i]), r.Err
+			default:
+				l.refuse(sundog.Errorf(kind, "key %.200q: %s", batch[i].Key, textOf(r.Err)))
+				gone = gone || kind == sundog.NotFound || kind == sundog.Denied
+			}
+		}
+		if len(again) == 0 {
+			return !gone
+		}
+		if len(again) < len(batch) {
+			give = time.Now().Add(l.patience)
+		}
+		if !time.Now().Before(give) || !wait(ctx, l.pause) {
+			for _, p := range again {
+				l.refuse(sundog.Errorf(sundog.KindOf(why), "key %.200q: %s", p.Key, textOf(why)))
+			}
+			return false
+		}
+		l.mu.Lock()
+		l.counts.retried += int64(len(again))
+		l.mu.Unlock()
+		batch = again
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (l *loader) count(p client.Pair) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts.loaded++
+	l.counts.bytes += int64(len(p.Key) + len(p.Value))
+}
+
+func (l *loader) refuse(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if errors.Is(err, sundog.Unknown) {
+		l.counts.unknown++
+	} else {
+		l.counts.failed++
+	}
+	if l.counts.first == nil {
+		l.counts.first = err
+	}
+}
