@@ -294,11 +294,11 @@ func (s *Store) transact(batch []*storeOp) (finished, again []*storeOp, err erro
 			finished = append(finished, op)
 		}
 	}
-	if s.hooks.beforeCommit != nil {
-		s.hooks.beforeCommit()
-	}
 	if mutantAckBeforeSync {
 		answer(finished)
+	}
+	if s.hooks.beforeCommit != nil {
+		s.hooks.beforeCommit()
 	}
 	return finished, again, tx.Commit()
 }
