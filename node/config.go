@@ -162,8 +162,6 @@ func (c Config) validateCluster() error {
 		return sundog.Errorf(sundog.Invalid, "%d partitions: say --partitions with a power of two from 1 to %d, at least 4 times the nodes ever expected", c.Partitions, sundog.Slots)
 	case c.BootstrapExpect < 0 || c.BootstrapExpect > MaxBootstrap:
 		return sundog.Errorf(sundog.Invalid, "--bootstrap-expect %d: say how many nodes found the cluster together, 1 to %d", c.BootstrapExpect, MaxBootstrap)
-	case c.BootstrapExpect > 1 && len(c.Join) == 0:
-		return sundog.Errorf(sundog.Invalid, "--bootstrap-expect %d without --join: name the gossip address of one of the others (all may name the same ones, and themselves)", c.BootstrapExpect)
 	case len(c.Zone) > MaxZone:
 		return sundog.Errorf(sundog.Invalid, "--zone of %d bytes: use at most %d, it travels in gossip", len(c.Zone), MaxZone)
 	case strings.ContainsFunc(c.Zone, func(r rune) bool { return r < 0x20 || r == 0x7f || r == utf8.RuneError }):
