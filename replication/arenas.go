@@ -67,38 +67,49 @@ func (a *Arenas) Release(pool sundog.PoolID) {
 	}
 }
 
-// Promise sets n bytes of node memory aside for a mutation of the pool that is
-// about to be proposed. What may be promised is what is not mapped yet and what
-// the pool's own arena has mapped and not used, less a reserve for index growth
-// and size classes; so a promise is an estimate, kept on the safe side. The
-// error is of kind NoSpace with Used and Limit; nothing is set aside then.
-func (a *Arenas) Promise(pool sundog.PoolID, n int64) error {
+// Promise sets node memory aside for n bytes of keys and values that are about
+// to be proposed, and returns what it set aside. Only memory that is not mapped
+// yet may be promised, less a reserve: free slots inside mapped chunks fit some
+// sizes and not others, and differ between replicas, while a replica that finds
+// no room in Apply has to stop. Chunks that deletions empty are unmapped, and so
+// come back. The error is of kind NoSpace with Used and Limit; nothing is set
+// aside then.
+func (a *Arenas) Promise(n int64) (int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	n = room(n)
 	used, limit := a.mem.Used(), a.mem.Limit()
-	free := limit - used
-	if s := a.byPool[pool]; s != nil {
-		st := s.arena.Stats()
-		free += max(0, st.Reserved-st.Live)
-	}
-	if a.promised+n > free-reserve(limit) {
+	if a.promised+n > limit-used-reserve(limit) {
 		err := sundog.Errorf(sundog.NoSpace, "this node's memory is full: %d of %d bytes in use, %d promised, %d more asked for", used, limit, a.promised, n)
 		err.Used, err.Limit = used, limit
-		return err
+		return 0, err
 	}
 	a.promised += n
-	return nil
+	return n, nil
 }
 
-// Settle ends a Promise of n bytes.
+// Settle ends a Promise that set n bytes aside.
 func (a *Arenas) Settle(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.promised -= n
 }
 
-// reserve is what Promise leaves free: 1/32 of the memory, at most 256 MiB.
-func reserve(limit int64) int64 { return min(limit/32, 256<<20) }
+// reserve is what Promise leaves free, 1/32 of the memory within bounds: room
+// for growing indexes, for what this node applies as a follower meanwhile, and
+// for started chunks and spans.
+func reserve(limit int64) int64 { return min(max(limit/32, 1<<20), 256<<20) }
+
+// room is the memory that a pair of n bytes may take: a slot with its head and a
+// share of the index and, where it is too large to share a span of pages with
+// others, the rest of a chunk that it may leave unused.
+func room(n int64) int64 {
+	const head, shared = 128, 32 << 10
+	if n > shared {
+		n *= 2
+	}
+	return n + n/8 + head
+}
 
 // Memory returns the budget that the arenas share.
 func (a *Arenas) Memory() *dataplane.Memory { return a.mem }

@@ -59,12 +59,22 @@ func TestArenasAreSharedAndGivenBack(t *testing.T) {
 func TestPromisesStayWithinTheMemory(t *testing.T) {
 	const limit = 32 << 20
 	a := NewArenas(dataplane.NewMemory(limit), nil)
-	require.NoError(t, a.Promise(1, limit/2))
-	err := a.Promise(1, limit/2)
+	var sum int64
+	var err error
+	for n := int64(0); err == nil; n++ {
+		var set int64
+		set, err = a.Promise(100 * n)
+		require.True(t, err != nil || set > 100*n)
+		sum += set
+	}
 	require.ErrorIs(t, err, sundog.NoSpace)
-	e := sundog.AsError(err)
-	require.EqualValues(t, limit, e.Limit)
-	require.Zero(t, e.Used)
-	a.Settle(limit / 2)
-	require.NoError(t, a.Promise(1, limit/2))
+	require.EqualValues(t, limit, sundog.AsError(err).Limit)
+	require.Zero(t, sundog.AsError(err).Used)
+	require.Less(t, sum, int64(limit))
+	require.Greater(t, sum, int64(limit*9/10))
+	a.Settle(sum)
+	_, err = a.Promise(limit / 4)
+	require.NoError(t, err)
+	_, err = a.Promise(limit / 2)
+	require.ErrorIs(t, err, sundog.NoSpace)
 }

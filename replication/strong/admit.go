@@ -98,10 +98,11 @@ func checkOp(op *rpc.Op) error {
 // reserve sets aside the room that the op may need: node memory, and the pool's
 // share where it is charged (the machine's lock is held then).
 func (p *Partition) reserve(c candidate, key []byte) (ticket, error) {
-	t := ticket{pool: c.pool, promise: c.size + itemRoom}
-	if err := p.arenas.Promise(c.pool.id, t.promise); err != nil {
+	promise, err := p.arenas.Promise(c.size)
+	if err != nil {
 		return ticket{}, err
 	}
+	t := ticket{pool: c.pool, promise: promise}
 	if !c.charged {
 		return t, nil
 	}

@@ -21,7 +21,7 @@ func (m *machine) Apply(e raftgroup.Entry) []any {
 	if m.stopped.Load() != nil {
 		return nil
 	}
-	results, err := m.apply(e)
+	results, err := m.applySafely(e)
 	if err != nil {
 		m.stop(err)
 		return nil
@@ -29,6 +29,21 @@ func (m *machine) Apply(e raftgroup.Entry) []any {
 	m.showDue()
 	m.onApply()
 	return results
+}
+
+// applySafely turns the table's panic over damaged memory into an error: one
+// partition's damage must not end the others. Any other panic is a fault of ours.
+func (m *machine) applySafely(e raftgroup.Entry) (results []any, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *sundog.Error:
+			results, err = nil, r
+		default:
+			panic(r)
+		}
+	}()
+	return m.apply(e)
 }
 
 func (m *machine) apply(e raftgroup.Entry) ([]any, error) {

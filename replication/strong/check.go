@@ -49,7 +49,7 @@ func (m *machine) applyCheck(e raftgroup.Entry, c command) {
 }
 
 // hash sums the cut. It reports false when the replica was restored or closed
-// meanwhile.
+// meanwhile, or its memory is damaged.
 func (j checkJob) hash(ctx context.Context) (replication.CheckSum, bool) {
 	sum := replication.CheckSum{Index: j.index}
 	var total setHash
@@ -57,7 +57,7 @@ func (j checkJob) hash(ctx context.Context) (replication.CheckSum, bool) {
 		e, ok := j.cut.Next()
 		if !ok {
 			sum.Hash = total.bytes()
-			return sum, true
+			return sum, j.cut.Err() == nil
 		}
 		total.add(e.Key, e.Value, e.Version, e.Deadline)
 		sum.Keys++

@@ -15,9 +15,6 @@ const (
 	chunkOps   = 1024
 	// opRoom is more than an encoded op needs beside its key and value.
 	opRoom = 64
-	// itemRoom is more than a table needs for an item beside its key and value,
-	// its part of the index included.
-	itemRoom = 128
 )
 
 // Mutate executes ops through the log; see replication.Engine. Beside the

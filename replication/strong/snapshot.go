@@ -116,6 +116,7 @@ func (p *snapshotPool) write(b *blockWriter) (items, size uint64, err error) {
 		}
 		e, ok := p.cut.Next()
 		if !ok {
+			b.fail(p.cut.Err())
 			break
 		}
 		buf = appendItem(buf, e.Key, e.Value, e.Version, e.Deadline)
@@ -172,6 +173,13 @@ func (b *blockWriter) block(t blockType, body []byte) {
 	b.write(head[:])
 	b.write(body)
 	b.write(binary.LittleEndian.AppendUint64(nil, b.sum.Sum64()))
+}
+
+// fail keeps err where it is the first.
+func (b *blockWriter) fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
 }
 
 func (b *blockWriter) write(p []byte) {
