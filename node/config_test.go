@@ -33,7 +33,6 @@ func TestConfigValidate(t *testing.T) {
 		{"advertise with port", func(c *Config) { c.Advertise = "127.0.0.1:7400" }, sundog.Invalid, []string{"--advertise", "without a port"}},
 		{"advertise IPv6", func(c *Config) { c.Advertise = "::1" }, 0, nil},
 		{"partitions", func(c *Config) { c.Partitions = 33 }, sundog.Invalid, []string{"power of two", "--partitions"}},
-		{"expect without join", func(c *Config) { c.BootstrapExpect = 3 }, sundog.Invalid, []string{"--join"}},
 		{"expect one", func(c *Config) { c.BootstrapExpect = 1 }, 0, nil},
 		{"long zone", func(c *Config) { c.Zone = strings.Repeat("z", MaxZone+1) }, sundog.Invalid, []string{"--zone", "64"}},
 		{"zone with a newline", func(c *Config) { c.Zone = "a\nb" }, sundog.Invalid, []string{"--zone"}},
