@@ -88,7 +88,7 @@ space or too large, 8 denied.`,
 			root.AddCommand(c)
 		}
 	}
-	add("server", a.startCommand(), a.doctorCommand(), a.versionCommand())
+	add("server", a.startCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand())
 	add("admin", a.poolCommand(), a.nodesCommand(), a.partitionsCommand(), a.checkCommand())
 	add("data", a.putCommand(), a.getCommand(), a.delCommand(), a.incrCommand(), a.scanCommand(), a.loadCommand())
 	return root
