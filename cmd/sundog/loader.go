@@ -16,8 +16,8 @@ import (
 
 // Bounds of a load: a lane holds at most one batch on its way and one that fills.
 const (
-	batchPairs = 512
-	batchBytes = 1 << 20
+	batchPairs   = 512
+	batchBytes   = 1 << 20
 	loadPatience = time.Minute
 	retryPause   = 200 * time.Millisecond
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -57,22 +58,31 @@ func (a *app) start(cmd *cobra.Command, _ []string) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(cmd.Context())
+	return untilSignalled(cmd.Context(), a.signals, log, func(ctx context.Context) error {
+		return a.serve(ctx, cfg, log)
+	})
+}
+
+// untilSignalled runs serve until it ends or a signal says so; then serve's
+// context ends and it may close what it has, until a second signal. One that is
+// left so keeps running: the process is to exit.
+func untilSignalled(ctx context.Context, signals <-chan os.Signal, log *slog.Logger, serve func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- a.serve(ctx, cfg, log) }()
+	go func() { ended <- serve(ctx) }()
 	select {
 	case err := <-ended:
 		return err
-	case s := <-a.signals:
+	case s := <-signals:
 		log.Info("closing; another signal ends the process at once", "signal", s.String())
 		cancel()
-	case <-cmd.Context().Done():
+	case <-ctx.Done():
 	}
 	select {
 	case err := <-ended:
 		return err
-	case s := <-a.signals:
+	case s := <-signals:
 		return fmt.Errorf("ended by a second signal (%v) before all was closed; nothing acknowledged is lost", s)
 	}
 }
