@@ -158,7 +158,7 @@ func (a *Arena) alloc(class uint8, index bool) (address, error) {
 		if err == nil || sundog.KindOf(err) != sundog.NoSpace {
 			return at, err
 		}
-		if a.endRound() {
+		if a.items.dropSpare() || a.index.dropSpare() || a.endRound() {
 			continue
 		}
 		if a.gone >= last || len(a.limbo) == a.limboAt {

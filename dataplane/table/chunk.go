@@ -9,14 +9,14 @@ import (
 	"github.com/sundog-kv/sundog/dataplane"
 )
 
-// Chunks are mapped in these sizes: a thirty-second of what the heap has
+// Chunks are mapped in these sizes: a sixty-fourth of what the heap has
 // already, within the bounds, so that little is mapped in vain and a large pool
 // has few regions; smaller ones where the budget's last bytes ask for it.
 const (
 	chunkMin   = 256 << 10
 	chunkMax   = maxChunk
 	chunkLeast = 2 * pageSize
-	chunkShare = 32
+	chunkShare = 64
 )
 
 // page describes a page of a chunk; the first page of a span describes the
@@ -242,7 +242,7 @@ func (h *heap) release(at address, class uint8) {
 }
 
 // retireChunk gives an empty chunk back to the node's memory. One is kept where
-// it is a small part of the heap, so that a pool that breathes at a chunk's
+// it is small, or a small part of the heap, so that a pool that breathes at a chunk's
 // edge does not map and unmap with every breath.
 func (h *heap) retireChunk(c *chunk) {
 	if h.spare == nil && !c.evac.Load() && h.mayKeep(c) {
@@ -251,13 +251,25 @@ func (h *heap) retireChunk(c *chunk) {
 	}
 	h.drop(c)
 	if h.spare != nil && !h.mayKeep(h.spare) {
-		spare := h.spare
-		h.spare = nil
-		h.drop(spare)
+		h.dropSpare()
 	}
 }
 
-func (h *heap) mayKeep(c *chunk) bool { return c.region.Size()*chunkShare <= h.reserved }
+func (h *heap) mayKeep(c *chunk) bool {
+	size := c.region.Size()
+	return size <= chunkMin || size*chunkShare <= h.reserved
+}
+
+// dropSpare gives the empty chunk back because memory is short.
+func (h *heap) dropSpare() bool {
+	spare := h.spare
+	if spare == nil {
+		return false
+	}
+	h.spare = nil
+	h.drop(spare)
+	return true
+}
 
 func (h *heap) drop(c *chunk) {
 	h.chunks = slices.DeleteFunc(h.chunks, func(o *chunk) bool { return o == c })

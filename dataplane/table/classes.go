@@ -6,14 +6,17 @@ import "math/bits"
 // that has only the word knows how much to read.
 //
 //	3-64     16 bytes times the class, to 1 KiB
-//	65-104   eight steps a doubling, to 32 KiB
-//	105-255  whole pages: class 104+n is 4+n pages, 40 KiB and more
+//	65-96    sixteen steps a doubling, to 4 KiB
+//	97-120   eight steps a doubling, to 32 KiB
+//	121-255  whole pages: class 120+n is 4+n pages, 40 KiB and more
 const (
 	pageSize    = 8 << 10
-	smallest    = 3   // class of the shortest item
-	smallTop    = 64  // class of smallMax
-	mediumTop   = 104 // class of mediumMax
+	smallest    = 3 // class of the shortest item
+	smallTop    = 64
 	smallMax    = 1 << 10
+	fineTop     = 96
+	fineMax     = 4 << 10
+	mediumTop   = 120
 	mediumMax   = 32 << 10
 	maxClass    = 255
 	largestSlot = (maxClass - mediumTop + mediumMax/pageSize) * pageSize
@@ -26,13 +29,27 @@ func classOf(size int) uint8 {
 	switch {
 	case size <= smallMax:
 		return uint8(max(smallest, (size+granule-1)/granule))
+	case size <= fineMax:
+		return uint8(smallTop + stepOf(size, smallMax, 16))
 	case size <= mediumMax:
-		exp := bits.Len(uint(size-1)) - 1 // 2^exp <= size-1 < 2^(exp+1)
-		step := 1 << (exp - 3)
-		return uint8(smallTop + 8*(exp-10) + (size-1<<exp+step-1)/step)
+		return uint8(fineTop + stepOf(size, fineMax, 8))
 	default:
 		return uint8(mediumTop - mediumMax/pageSize + (size+pageSize-1)/pageSize)
 	}
+}
+
+// stepOf numbers the sizes above base, steps of them to a doubling, from 1.
+func stepOf(size, base, steps int) int {
+	doublings := bits.Len(uint((size-1)/base)) - 1
+	low := base << doublings // low < size <= 2 low
+	step := low / steps
+	return steps*doublings + (size-low+step-1)/step
+}
+
+// sizeAt is the size numbered n by stepOf.
+func sizeAt(n, base, steps int) int {
+	low := base << ((n - 1) / steps)
+	return low + low/steps*((n-1)%steps+1)
 }
 
 // classSize is the bytes of a slot of the class.
@@ -40,16 +57,17 @@ func classSize(class uint8) int {
 	switch c := int(class); {
 	case c <= smallTop:
 		return c * granule
+	case c <= fineTop:
+		return sizeAt(c-smallTop, smallMax, 16)
 	case c <= mediumTop:
-		exp, step := 10+(c-smallTop-1)/8, (c-smallTop-1)%8+1
-		return 1<<exp + step<<(exp-3)
+		return sizeAt(c-fineTop, fineMax, 8)
 	default:
 		return (c - mediumTop + mediumMax/pageSize) * pageSize
 	}
 }
 
 // spanPages is the pages of a span of the class: the fewest that hold four
-// slots or more with a sixteenth of waste or less, at least two; and exactly
+// slots or more with a thirty-second of waste or less, at least two; and exactly
 // the slot for classes of whole pages.
 func spanPages(class uint8) int {
 	size := classSize(class)
@@ -57,7 +75,7 @@ func spanPages(class uint8) int {
 		return size / pageSize
 	}
 	for n := 2; ; n++ {
-		if bytes := n * pageSize; bytes/size >= 4 && bytes%size <= bytes/16 {
+		if bytes := n * pageSize; bytes/size >= 4 && bytes%size <= bytes/32 {
 			return n
 		}
 	}

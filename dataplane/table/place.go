@@ -92,7 +92,8 @@ func (t *Table) locateIn(p *place, k bucket, want word, key []byte) bool {
 
 // insert adds a new key where there is most room: inline in the emptier of its
 // two main buckets, else inline in a shared overflow, else out of line with the
-// word in the same order of buckets, else with the word in an extra bucket.
+// word in the same order of buckets, else with the word in place of an inline
+// pair, else in an extra bucket.
 func (t *Table) insert(c *content, term uint64) error {
 	p, slot, err := t.choose(c)
 	if err != nil {
@@ -157,8 +158,41 @@ func (t *Table) choose(c *content) (place, func(int) (int, bool), error) {
 		return place{}, nil, sundog.Errorf(sundog.NoSpace, "bucket of partition %d: %d keys of nearly one hash", t.partition, spillMask)
 	}
 	p := places[0]
+	if i, ok := t.pushOut(p.group, p.holder); ok {
+		p.i = i
+		return p, noCell, nil
+	}
 	err := t.extraFor(&p)
 	return p, noCell, err
+}
+
+// pushOut makes room for an index word in a bucket full of inline pairs: the
+// pair next to the words moves out of line, in the order of an update.
+func (t *Table) pushOut(group uint32, k bucket) (i int, ok bool) {
+	lowest := -1
+	for i := range k.words() {
+		if w := k.word(i); w.inline() && (lowest < 0 || w.at() < k.word(lowest).at()) {
+			lowest = i
+		}
+	}
+	if lowest < 0 {
+		return 0, false
+	}
+	w := k.word(lowest)
+	c := t.contentOf(k, w)
+	class := classOf(c.size())
+	at, err := t.allocItem(class)
+	if err != nil {
+		return 0, false
+	}
+	t.beforeChange(group)
+	writeItem(t.arena.bytes(at, classSize(class)), t.incarnation, at, &c)
+	t.stats.Inline--
+	t.stats.ItemBytes += int64(classSize(class))
+	t.swap(k, lowest, cell(k.b, w), makeWord(c.keySum, w.choice(), at, class, false))
+	k.seal()
+	r := roomOf(k)
+	return r.wordSlot()
 }
 
 // extraFor places p in an extra bucket of its group with a free word, a new one

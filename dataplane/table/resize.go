@@ -11,8 +11,8 @@ import (
 // counted in bytes of bucket: 8 for the word, and the cell where the pair may
 // lie inline, whether or not it does.
 const (
-	growAt   = 80 // percent of the buckets' bytes wanted: split
-	shrinkAt = 60 // of what one group less would have: merge
+	growAt   = 85 // percent of the buckets' bytes wanted: split
+	shrinkAt = 72 // of what one group less would have: merge
 
 	splitsEach = 2 // at most so many splits in one Put
 )
