@@ -76,6 +76,9 @@ func (s *snapshotStream) send(args *raft.InstallSnapshotRequest, data io.Reader)
 	}
 	defer func() { _ = s.conn.Close(); reader.Wait() }()
 	writeErr := s.write(args, data)
+	if writeErr != nil && sundog.KindOf(writeErr) != sundog.Unavailable {
+		return nil, writeErr
+	}
 	if writeErr != nil {
 		// The receiver may have said why before it hung up.
 		select {

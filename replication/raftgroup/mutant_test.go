@@ -23,3 +23,13 @@ func TestMutantAckBeforeSync(t *testing.T) {
 	t.Logf("the checker reported in %d of 20 crashes", found)
 	require.Greater(t, found, 5)
 }
+
+// TestMutantHeartbeatHandler: with raft's heartbeat handler honoured the same
+// trials must lose entries.
+func TestMutantHeartbeatHandler(t *testing.T) {
+	mutantHeartbeatHandler = true
+	defer func() { mutantHeartbeatHandler = false }()
+	granted, violations := termTrials(t, 200)
+	t.Logf("200 trials, %d votes granted, %d entries of an older term acknowledged after the vote", granted, violations)
+	require.Positive(t, violations)
+}
