@@ -81,11 +81,7 @@ func (c *cluster) start(i int) *Node {
 }
 
 func (c *cluster) tryStart(i int) (*Node, error) {
-	cfg := c.config(i)
-	if len(cfg.Join) == 0 && cfg.BootstrapExpect > 1 {
-		cfg.Join = []string{"127.0.0.1:1"} // the others will name this node
-	}
-	n, err := Open(c.ctx, cfg)
+	n, err := Open(c.ctx, c.config(i))
 	if err == nil {
 		c.nodes[i] = n
 	}

@@ -23,12 +23,25 @@ func typed[Q any, PQ interface {
 		if err := rpc.Unmarshal(req.Body, q); err != nil {
 			return nil, err
 		}
+		ctx, cancel := early(ctx)
+		defer cancel()
 		reply, err := serve(ctx, req, q)
 		if err != nil {
 			return nil, err
 		}
 		return rpc.Marshal(reply)
 	}
+}
+
+// early ends a little before the caller stops waiting, so that an answer that
+// says how far things have come still reaches it.
+func early(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	margin := min(time.Until(deadline)/10, 250*time.Millisecond)
+	return context.WithDeadline(ctx, deadline.Add(-margin))
 }
 
 // handler is the node's [rpc.Handler].

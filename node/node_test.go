@@ -417,3 +417,45 @@ func TestNextSeat(t *testing.T) {
 		"1 voter", "2 voter", "3 voter", "5 voter", "6 voter", "7 standby", "8 standby", "9 standby", "10 standby",
 	}, order)
 }
+
+// TestSecret: with one, gossip is encrypted and node connections are proved; a
+// stranger with another secret is not let in, and a client needs none.
+func TestSecret(t *testing.T) {
+	secret := []byte("correct horse battery staple")
+	c := newCluster(t, 3, func(_ int, cfg *Config) { cfg.Secret = secret })
+	c.startAll()
+	c.ready()
+	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
+	cl := c.client("p")
+	cl.fill(0, 5)
+	cl.verify(5)
+	err := c.call(c.nodes[0], rpc.MethodStatus, &rpcpb.StatusRequest{}, &rpcpb.StatusReply{})
+	require.Equal(t, sundog.Denied, sundog.KindOf(err), "a client may not call node methods: %v", err)
+	stranger := rpc.Identity{Node: 77, Boot: 1, Nonce: 1}
+	_, err = rpc.Dial(t.Context(), c.nodes[0].Addrs().Listen, rpc.DialConfig{
+		Identity: &stranger, Secret: []byte("another secret of good length"),
+	})
+	require.Error(t, err)
+}
+
+// TestReplaceWhileOneIsDead is CASE 25: a node is killed and at once another
+// joins.
+func TestReplaceWhileOneIsDead(t *testing.T) {
+	c := newCluster(t, 4, func(i int, cfg *Config) {
+		if cfg.BootstrapExpect = 3; i == 3 {
+			cfg.BootstrapExpect = 0
+		}
+	})
+	for i := range 3 {
+		c.start(i)
+	}
+	c.ready()
+	c.kill(1)
+	began := time.Now()
+	late := c.start(3)
+	c.eventually("it is in", func() bool {
+		m := late.atlas.Map()
+		return m != nil && late.registrar.registered(m)
+	})
+	require.Less(t, time.Since(began), 10*time.Second)
+}

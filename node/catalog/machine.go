@@ -99,11 +99,14 @@ func (m *Machine) refuse(err *sundog.Error) Result {
 }
 
 // change makes the next map by editing a shallow copy; edit replaces slices
-// rather than writing into them.
+// rather than writing into them. What would be no valid map is refused.
 func (m *Machine) change(epoch sundog.Epoch, edit func(next *ring.Map)) Result {
 	next := *m.current
 	next.Epoch = epoch
 	edit(&next)
+	if err := next.Validate(); err != nil {
+		return m.refuse(sundog.AsError(err))
+	}
 	m.current = &next
 	return Result{Epoch: epoch}
 }
@@ -148,8 +151,7 @@ func (m *Machine) nodeUp(epoch sundog.Epoch, s Start) Result {
 			return m.refuse(sundog.AsError(err))
 		}
 	}
-	m.starts[id] = start{s.Node.Boot, s.Nonce}
-	return m.change(epoch, func(next *ring.Map) {
+	result := m.change(epoch, func(next *ring.Map) {
 		next.Nodes = slices.Clone(next.Nodes)
 		if known {
 			next.Nodes[at] = s.Node
@@ -157,6 +159,10 @@ func (m *Machine) nodeUp(epoch sundog.Epoch, s Start) Result {
 			next.Nodes = slices.Insert(next.Nodes, at, s.Node)
 		}
 	})
+	if result.Err == nil {
+		m.starts[id] = start{s.Node.Boot, s.Nonce}
+	}
+	return result
 }
 
 // admit refuses a data directory that is behind the newest start of its node

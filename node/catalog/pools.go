@@ -34,7 +34,9 @@ func (m *Machine) poolCreate(epoch sundog.Epoch, c *catalogpb.PoolCreate) Result
 		// Ids rise, so appending keeps the order.
 		next.Pools = append(slices.Clone(next.Pools), ring.Pool{ID: id, Name: c.GetName(), Spec: spec, Created: epoch})
 	})
-	res.Pool = id
+	if res.Err == nil {
+		res.Pool = id
+	}
 	return res
 }
 
