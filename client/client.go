@@ -23,6 +23,7 @@ type Client struct {
 	view  atomic.Pointer[ring.View] // nil until the first map came
 
 	refresher refresher
+	health    health
 	counters  counters
 
 	life context.Context // ends with Close; parent of the refresh goroutine

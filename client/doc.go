@@ -22,14 +22,16 @@
 //
 // A context without a deadline gets [Options.Timeout] (5 s unless set), per call;
 // for [Pool.Scan] per page. Inside it a read that hangs on one node is given up
-// after half of what is left and asked elsewhere.
+// after half of what is left and asked elsewhere, and a node that does not even
+// answer a ping is left by all calls after some 2.5 s (health.go).
 //
 // # Goroutines
 //
 // A Client runs none while it is idle. The map refresh runs on one goroutine, at
-// most one at a time, with up to a few probes below it; a batch call runs one for
-// each partition it touches, bounded; each connection has the two of package
-// rpc. All are joined by [Client.Close].
+// most one at a time, with up to a few probes below it; a ping of a connection
+// that keeps a request waiting on one of its own; a batch call runs one for each
+// partition it touches, bounded; each connection has the two of package rpc. All
+// are joined by [Client.Close].
 //
 // Not for: nodes talking to nodes (package rpc), decisions about placement
 // (package ring), or caching of values, which is a later capability.

@@ -38,23 +38,23 @@ type route struct {
 
 // choose says whom to ask now: whom the last answer named, else the leader of
 // the view, else the owners in turn (or the nodes, for any of them); those that
-// did not serve in this call only when all have failed. The error is Stale where
+// rest, or did not serve in this call, only when there is no other. The error is Stale where
 // the map places the partition nowhere.
-func (r route) choose(v *ring.View, t *tries) (ring.Node, *sundog.Error) {
+func (r route) choose(v *ring.View, t *tries, h *health) (ring.Node, *sundog.Error) {
 	m := v.Map()
 	if n, ok := m.Node(t.next); ok {
 		return n, nil
 	}
-	if leader, ok := v.Leader(r.part); ok && !r.any && !t.avoid[leader] {
+	if leader, ok := v.Leader(r.part); ok && !r.any && !t.avoid[leader] && !h.rests(leader) {
 		if n, ok := m.Node(leader); ok {
 			return n, nil
 		}
 	}
 	ids := r.candidates(m, t)
-	for range 2 {
+	for _, any := range []bool{false, true} {
 		for i := range ids {
 			id := ids[(t.asked+i)%len(ids)]
-			if n, ok := m.Node(id); ok && !t.avoid[id] {
+			if n, ok := m.Node(id); ok && (any || !t.avoid[id] && !h.rests(id)) {
 				return n, nil
 			}
 		}

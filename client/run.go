@@ -37,7 +37,7 @@ func (c *Client) run(ctx context.Context, r route, x exchange) {
 		return
 	}
 	for {
-		node, err := r.choose(c.view.Load(), &t)
+		node, err := r.choose(c.view.Load(), &t, &c.health)
 		if err == nil {
 			err = c.attempt(ctx, node, x)
 			t.sent++
@@ -53,6 +53,9 @@ func (c *Client) run(ctx context.Context, r route, x exchange) {
 				}
 				continue
 			}
+		}
+		if c.health.rests(node.ID) {
+			c.doubt(r, node.ID)
 		}
 		act, why := judge(err.Kind, x.mutates())
 		if act == actEnd || act == actUnknown || c.over(ctx) {
@@ -79,7 +82,7 @@ func (c *Client) prepare(ctx context.Context, t *tries, r route, node ring.Node,
 	if act == actRedirect {
 		leader, known := c.view.Load().Map().Node(err.Leader)
 		switch {
-		case !known || leader.ID == node.ID:
+		case !known || leader.ID == node.ID || c.health.rests(leader.ID):
 			c.doubt(r, node.ID)
 		case t.hops < maxHops && !t.avoid[leader.ID]:
 			t.hops++
@@ -126,6 +129,9 @@ func (c *Client) attempt(ctx context.Context, node ring.Node, x exchange) *sundo
 	defer cancel()
 	conn, err := c.conns.Get(short, node.Listen)
 	if err != nil {
+		if ctx.Err() == nil {
+			c.health.rest(node.ID)
+		}
 		return notSent(node.Listen, err)
 	}
 	if peer := conn.Peer().Node; peer != 0 && peer != node.ID {
@@ -135,11 +141,14 @@ func (c *Client) attempt(ctx context.Context, node ring.Node, x exchange) *sundo
 		short = ctx // once sent, a mutation waits to the end of the call
 	}
 	c.counters.frames.Add(1)
+	stop := c.watch(node.ID, conn)
 	reply, err := conn.Call(short, x.method(), c.epoch(), x.body())
+	stop()
 	c.observe(reply.Epoch)
 	if err != nil {
 		return sundog.AsError(err)
 	}
+	c.health.back(node.ID)
 	return x.settle(reply.Body, node.ID)
 }
 
