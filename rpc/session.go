@@ -117,44 +117,44 @@ func (x *session) take(h *header, held int64) error {
 	return nil
 }
 
-// serve is the goroutine of one request.
+// serve is the goroutine of one request. What the handler does, and be it a
+// panic or the end of its goroutine, stays within this request.
 func (x *session) serve(r *inbound, held int64) {
 	defer x.work.Done()
+	metrics := x.server.cfg.Metrics
 	var start time.Time
-	if x.server.cfg.Metrics != nil || !r.req.Deadline.IsZero() {
+	if metrics != nil || !r.req.Deadline.IsZero() {
 		start = time.Now()
 	}
-	var body Body
-	var err error
 	if d := r.req.Deadline; !d.IsZero() && !start.Before(d) {
-		x.server.cfg.Metrics.expire()
-		err = expired()
-	} else {
-		body, err = x.call(r)
+		metrics.expire()
+		x.answer(r.req.Method, r.id, held, nil, expired())
+		return
 	}
-	if m := x.server.cfg.Metrics; m != nil {
-		m.served(r.req.Method, time.Since(start))
-	}
-	x.answer(r.req.Method, r.id, held, body, err)
-}
-
-// call runs the handler. A panic, or a handler that ends its goroutine, becomes
-// an Internal error and stays within this request.
-func (x *session) call(r *inbound) (body Body, err error) {
-	returned := false
+	var body Body
+	err := error(errHandlerEnded)
 	defer func() {
 		r.end()
-		if returned {
-			return
+		if err == errHandlerEnded {
+			body, err = nil, x.failed(r, recover())
 		}
-		cause := recover()
-		body, err = nil, sundog.Errorf(sundog.Internal, "the handler of %s failed; the node's log has more", r.req.Method)
-		x.server.cfg.Metrics.panicked()
-		x.server.log.Error("handler panicked", "method", r.req.Method.String(), "peer", x.peer.Addr, "panic", cause, "stack", string(debug.Stack()))
+		if metrics != nil {
+			metrics.served(r.req.Method, time.Since(start))
+		}
+		x.answer(r.req.Method, r.id, held, body, err)
 	}()
 	body, err = x.server.cfg.Handler.ServeRPC(r, &r.req)
-	returned = true
-	return body, err
+}
+
+// errHandlerEnded stands for a handler that did not return.
+var errHandlerEnded = errors.New("the handler did not return")
+
+// failed counts and logs a handler that did not return and makes the error that
+// its caller sees.
+func (x *session) failed(r *inbound, cause any) error {
+	x.server.cfg.Metrics.panicked()
+	x.server.log.Error("handler panicked", "method", r.req.Method.String(), "peer", x.peer.Addr, "panic", cause, "stack", string(debug.Stack()))
+	return sundog.Errorf(sundog.Internal, "the handler of %s failed; the node's log has more", r.req.Method)
 }
 
 // answer queues the answer to a request that holds that much of the gate.
