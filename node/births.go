@@ -60,22 +60,22 @@ func (b *births) step(m *ring.Map) {
 
 // bear bootstraps the group if it is time and says whether its log has begun.
 func (b *births) bear(m *ring.Map, p sundog.Partition, r *strong.Partition) bool {
-	first, ok := b.since[p]
-	if !ok {
-		first = time.Now()
-		b.since[p] = first
-	}
 	owners := m.Owners(p)
-	waited := time.Since(first)
-	if owners[0].Node != b.hosting.self && waited < time.Duration(patience*float64(m.Timings.Heartbeat)) {
-		return false
-	}
 	servers := make([]string, len(owners))
 	for i, o := range owners {
 		if o.Incarnation != 1 {
 			return false // the placement is no longer that of the birth
 		}
 		servers[i] = o.ServerID()
+	}
+	first, ok := b.since[p]
+	if !ok {
+		first = time.Now()
+		b.since[p] = first
+	}
+	waited := time.Since(first)
+	if owners[0].Node != b.hosting.self && waited < time.Duration(patience*float64(m.Timings.Heartbeat)) {
+		return false
 	}
 	if err := r.Group().Bootstrap(servers); err != nil {
 		b.hosting.log.Error("group not bootstrapped", "partition", p, "err", err)

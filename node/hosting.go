@@ -80,8 +80,10 @@ func (h *hosting) run(ctx context.Context) {
 // all are open.
 func (h *hosting) host(ctx context.Context, m *ring.Map) bool {
 	var missing []sundog.Partition
+	failures := h.failures()
 	for p := range sundog.Partition(len(m.Placement)) {
-		if m.Owners(p).Index(h.self) >= 0 && h.get(p) == nil {
+		lost := sundog.KindOf(failures[p]) == sundog.Corrupt // only an operator can help
+		if m.Owners(p).Index(h.self) >= 0 && h.get(p) == nil && !lost {
 			missing = append(missing, p)
 		}
 	}
@@ -106,12 +108,6 @@ func (h *hosting) hostOne(m *ring.Map, p sundog.Partition) error {
 		h.log.Debug("leadership", "partition", p, "leading", leading, "term", term)
 		hint(h.turned)
 	}})
-	if err == nil && h.dir.Step(birthKey(p)) > 0 && r.Group().Status().LastIndex == 0 {
-		// It had a log once: starting with an empty one would let it vote against
-		// what it has acknowledged.
-		_ = r.Close()
-		err = sundog.Errorf(sundog.Corrupt, "the log of partition %d is gone from the data directory: stop this node and let it join with an empty directory", p)
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
@@ -123,9 +119,7 @@ func (h *hosting) hostOne(m *ring.Map, p sundog.Partition) error {
 	return h.engines.Add(sundog.Strong, p, r)
 }
 
-func birthKey(p sundog.Partition) datadir.StepKey {
-	return datadir.StepKey{Group: uint32(raftgroup.PartitionGroup(p))}
-}
+func birthKey(p sundog.Partition) datadir.StepKey { return begunKey(raftgroup.PartitionGroup(p)) }
 
 // get returns the replica of a partition, nil where none runs here.
 func (h *hosting) get(p sundog.Partition) *strong.Partition {

@@ -10,6 +10,7 @@ import (
 	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/node/datadir"
 	"github.com/sundog-kv/sundog/node/founding"
+	"github.com/sundog-kv/sundog/replication/raftgroup"
 	"github.com/sundog-kv/sundog/ring"
 )
 
@@ -85,11 +86,7 @@ func (n *Node) enter(ctx context.Context) {
 		return
 	}
 	n.log.Info("cluster found", "cluster", outcome.Cluster, "role", int(outcome.Role))
-	for n.joinCouncil() != nil {
-		if !wait(ctx, hostRetry) {
-			return
-		}
-	}
+	_ = n.joinCouncil() // logged, shown by readiness, tried again at each map
 	n.registrar.run(ctx)
 }
 
@@ -104,6 +101,7 @@ func (n *Node) joinCouncil() error {
 			err = n.council.open(m.Timings)
 		}
 	}
+	n.councilErr.Store(sundog.AsError(err))
 	if err != nil {
 		n.log.Error("the catalog replica does not open", "err", err)
 	}
@@ -117,6 +115,7 @@ func (n *Node) followMap(ctx context.Context) {
 		changed := n.atlas.Changed()
 		if m := n.atlas.Map(); m != nil {
 			_ = n.joinCouncil() // logged; tried again at the next map
+			n.noteCatalog(m)
 			n.members.SetEpoch(m.Epoch)
 			for _, node := range m.Nodes {
 				n.fence.Raise(node.ID, node.Boot)
@@ -133,6 +132,17 @@ func (n *Node) followMap(ctx context.Context) {
 			return
 		case <-changed:
 		}
+	}
+}
+
+// noteCatalog notes on disk that this node's replica of the catalog has begun.
+func (n *Node) noteCatalog(m *ring.Map) {
+	key := begunKey(raftgroup.Catalog)
+	if n.dir.Step(key) > 0 || !n.begun(raftgroup.Catalog) {
+		return
+	}
+	if err := n.dir.RaiseSteps(map[datadir.StepKey]uint64{key: uint64(m.Epoch)}); err != nil {
+		n.log.Error("the catalog's begin not noted", "err", err)
 	}
 }
 

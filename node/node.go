@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sundog-kv/sundog"
@@ -49,6 +50,8 @@ type Node struct {
 	probes    *probes
 	steward   *steward
 	herald    *herald
+
+	councilErr atomic.Pointer[sundog.Error] // why the catalog replica does not open
 
 	life  context.Context // ends first in Close
 	end   context.CancelFunc

@@ -459,3 +459,38 @@ func TestReplaceWhileOneIsDead(t *testing.T) {
 	})
 	require.Less(t, time.Since(began), 10*time.Second)
 }
+
+// TestLostLog: a data directory whose log store was removed says so and takes no
+// part, rather than vote with an empty memory; the others go on.
+func TestLostLog(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.startAll()
+	c.ready()
+	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
+	c.ready()
+	cl := c.client("p")
+	cl.fill(0, 5)
+	c.stop(2)
+	require.NoError(t, os.Remove(filepath.Join(c.dirs[2], "raft.db")))
+	n := c.start(2)
+	c.eventually("it says so", func() bool {
+		_, why := n.Ready()
+		text := strings.Join(why, "; ")
+		return strings.Contains(text, "catalog is gone") && strings.Contains(text, "partition 0 is gone")
+	})
+	require.Nil(t, n.hosting.get(0))
+	cl.verify(5)
+	cl.fill(5, 5)
+}
+
+// TestCreateAtOnce: a pool asked for before the cluster is founded waits for all
+// founders.
+func TestCreateAtOnce(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.startAll()
+	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
+	for _, r := range c.view().Placement {
+		require.Len(t, r, 3)
+	}
+	c.ready()
+}

@@ -114,8 +114,14 @@ func (s *poolService) commitPool(ctx context.Context, name string, spec sundog.P
 }
 
 // place computes the placement at the birth of the strong groups, over the live
-// nodes.
+// nodes. It waits (Unavailable) for founders that are there and not registered
+// yet: right after founding they would be left out for good.
 func (s *poolService) place(m *ring.Map, replicas int) ([]ring.Replicas, error) {
+	for _, id := range m.Founders {
+		if _, ok := m.Node(id); !ok && s.alive(id) {
+			return nil, sundog.Errorf(sundog.Unavailable, "founder %s is not registered yet", id)
+		}
+	}
 	if len(m.Nodes) < replicas {
 		return nil, sundog.Errorf(sundog.Invalid, "--replicas %d: the cluster has %d nodes; start more, or say --replicas %d", replicas, len(m.Nodes), len(m.Nodes))
 	}

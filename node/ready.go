@@ -140,6 +140,10 @@ func lagLimit(t sundog.Timings) time.Duration { return 2 * t.Heartbeat }
 func (n *Node) complainOfCatalog(c *complaints, m *ring.Map) {
 	self, _ := m.Node(n.dir.ID())
 	st, open := n.council.status()
+	if err := n.councilErr.Load(); !open && err != nil {
+		c.add("the catalog replica does not start: %s", err.Msg)
+		return
+	}
 	switch {
 	case !open && self.Catalog != ring.None:
 		c.add("the catalog replica is starting")
