@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/node/membership"
 	"github.com/sundog-kv/sundog/rpc"
 )
 
@@ -96,5 +97,31 @@ func (m *metrics) show(g gauges) {
 		{"sundog_data_bytes", "Bytes of keys and values in all replicas on this node.", g.bytes},
 	} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: f.name, Help: f.help}, f.read))
+	}
+}
+
+// gossipEvents shows the counts of the membership.
+type gossipEvents struct {
+	desc  *prometheus.Desc
+	stats func() membership.Stats
+}
+
+// showGossip registers the membership's counts.
+func (m *metrics) showGossip(stats func() membership.Stats) {
+	m.registry.MustRegister(gossipEvents{stats: stats, desc: prometheus.NewDesc(
+		"sundog_gossip_events_total", "What gossip met: suspicions, refutations, failures, joins, refused messages.", []string{"event"}, nil)})
+}
+
+// Describe implements [prometheus.Collector].
+func (g gossipEvents) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
+
+// Collect implements [prometheus.Collector].
+func (g gossipEvents) Collect(ch chan<- prometheus.Metric) {
+	s := g.stats()
+	for event, n := range map[string]uint64{
+		"suspected": s.Suspected, "refuted": s.Refuted, "failed": s.Failed, "joins": s.Joins, "join_errors": s.JoinErrors,
+		"foreign": s.Foreign, "malformed": s.Malformed, "conflicts": s.Conflicts, "refused": s.Refused,
+	} {
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.CounterValue, float64(n), event)
 	}
 }

@@ -331,6 +331,17 @@ func TestPortsFileAndPages(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, path)
 		require.Contains(t, body, want)
 	}
+	require.NoError(t, c.call(n, rpc.MethodNodes, &rpcpb.NodesRequest{}, &rpcpb.NodesReply{}))
+	_, figures := page(t, addrs.HTTP, "/metrics")
+	for _, name := range []string{
+		"sundog_requests_total", "sundog_request_seconds", "sundog_groups", "sundog_leaders", "sundog_keys", "sundog_data_bytes",
+		"sundog_memory_used_bytes", "sundog_memory_limit_bytes", "sundog_gossip_members", "sundog_gossip_events_total",
+		"sundog_raft_entries_total", "sundog_raft_commands_total", "sundog_raft_store_commit_seconds", "sundog_raft_store_commit_operations",
+		"sundog_raft_snapshots_total", "sundog_raft_snapshot_installs_total", "sundog_rpc_connections", "sundog_rpc_connections_refused_total",
+		"sundog_rpc_panics_total", "go_goroutines", "process_open_fds",
+	} {
+		require.True(t, strings.Contains(figures, "\n"+name), "docs/operations.md names %s", name)
+	}
 	status, _ := page(t, addrs.HTTP, "/debug/pprof/")
 	require.Equal(t, http.StatusNotFound, status, "off unless asked for")
 	require.NoError(t, n.Close())

@@ -121,6 +121,9 @@ func (n *Node) complainOfCluster(c *complaints, m *ring.Map) {
 	if err := n.registrar.refused.Load(); err != nil {
 		c.add("the cluster refuses this node: %s", err.Msg)
 	}
+	if members := n.members.Members(); len(members) == 1 && n.members.Stats().Foreign > 0 {
+		c.add("members of another cluster answer at --join, this data directory is of cluster %s: check --join and --data", n.cluster())
+	}
 	switch {
 	case m == nil && n.founder.Status() != "":
 		c.add("not in a cluster yet: %s", n.founder.Status())

@@ -61,6 +61,7 @@ func (n *Node) openServices() {
 		Retry: min(time.Second, n.cfg.Timings.Heartbeat),
 	})
 	n.metrics.show(n.gauges())
+	n.metrics.showGossip(n.members.Stats)
 }
 
 // handler wires the methods.
