@@ -72,14 +72,16 @@ func (a *Arenas) Release(pool sundog.PoolID) {
 // yet may be promised, less a reserve: free slots inside mapped chunks fit some
 // sizes and not others, and differ between replicas, while a replica that finds
 // no room in Apply has to stop. Chunks that deletions empty are unmapped, and so
-// come back. The error is of kind NoSpace with Used and Limit; nothing is set
-// aside then.
-func (a *Arenas) Promise(n int64) (int64, error) {
+// come back. Since the nodes that share partitions promise at the same time what
+// each then stores on all of them, each promises only one of leaders parts of
+// what it has itself. The error is of kind NoSpace with Used and Limit; nothing
+// is set aside then.
+func (a *Arenas) Promise(n int64, leaders int) (int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n = room(n)
 	used, limit := a.mem.Used(), a.mem.Limit()
-	if a.promised+n > limit-used-reserve(limit) {
+	if a.promised+n > (limit-used-reserve(limit))/int64(max(1, leaders)) {
 		err := sundog.Errorf(sundog.NoSpace, "this node's memory is full: %d of %d bytes in use, %d promised, %d more asked for", used, limit, a.promised, n)
 		err.Used, err.Limit = used, limit
 		return 0, err

@@ -63,7 +63,7 @@ func TestPromisesStayWithinTheMemory(t *testing.T) {
 	var err error
 	for n := int64(0); err == nil; n++ {
 		var set int64
-		set, err = a.Promise(100 * n)
+		set, err = a.Promise(100*n, 1)
 		require.True(t, err != nil || set > 100*n)
 		sum += set
 	}
@@ -73,8 +73,10 @@ func TestPromisesStayWithinTheMemory(t *testing.T) {
 	require.Less(t, sum, int64(limit))
 	require.Greater(t, sum, int64(limit*9/10))
 	a.Settle(sum)
-	_, err = a.Promise(limit / 4)
+	_, err = a.Promise(limit/4, 1)
 	require.NoError(t, err)
-	_, err = a.Promise(limit / 2)
+	_, err = a.Promise(limit/2, 1)
 	require.ErrorIs(t, err, sundog.NoSpace)
+	_, err = a.Promise(limit/32, 3)
+	require.ErrorIs(t, err, sundog.NoSpace, "two others may promise as much")
 }

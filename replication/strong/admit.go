@@ -98,7 +98,7 @@ func checkOp(op *rpc.Op) error {
 // reserve sets aside the room that the op may need: node memory, and the pool's
 // share where it is charged (the machine's lock is held then).
 func (p *Partition) reserve(c candidate, key []byte) (ticket, error) {
-	promise, err := p.arenas.Promise(c.size)
+	promise, err := p.arenas.Promise(c.size, p.leaders())
 	if err != nil {
 		return ticket{}, err
 	}
@@ -116,6 +116,17 @@ func (p *Partition) reserve(c candidate, key []byte) (ticket, error) {
 	}
 	return t, nil
 }
+
+// leaders is how many nodes may be promising the memory of those that they
+// share partitions with, about: not more than there are, nor than meet on a node.
+func (p *Partition) leaders() int {
+	if m := p.getMap(); m != nil {
+		return min(len(m.Nodes), maxLeaders)
+	}
+	return maxLeaders
+}
+
+const maxLeaders = 8
 
 // charge counts the op against the pool's share of this partition. It reports
 // whether it did: not where the quota was lifted meanwhile.

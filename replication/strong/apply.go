@@ -196,7 +196,7 @@ func conditionHolds(op *rpc.Op, old table.Item, found bool) (rpc.OpResult, bool)
 		}
 	}
 	if op.Code == rpc.OpDelete && !found {
-		return refused(sundog.Version{}, sundog.NotFound, "no such key"), false
+		return rpc.OpResult{Err: notFound()}, false
 	}
 	return rpc.OpResult{}, true
 }
@@ -262,6 +262,9 @@ func (m *machine) deadline(op *rpc.Op) int64 {
 
 // footprint is what a stored pair counts against its pool: key and value bytes.
 func footprint(key []byte, it table.Item) int64 { return int64(len(key) + it.Size) }
+
+// notFound is made by hand: misses are frequent.
+func notFound() *sundog.Error { return &sundog.Error{Kind: sundog.NotFound, Msg: "no such key"} }
 
 func refused(current sundog.Version, kind sundog.Kind, format string, args ...any) rpc.OpResult {
 	return rpc.OpResult{Err: sundog.Errorf(kind, format, args...), Version: current}

@@ -22,8 +22,9 @@ type machine struct {
 	ops   []rpc.Op // scratch of Apply
 	value []byte   // scratch of Apply
 
-	stopped atomic.Pointer[sundog.Error] // why Apply does nothing any more
-	due     atomic.Int64                 // earliest deadline, Unix ms
+	stopped  atomic.Pointer[sundog.Error] // why Apply does nothing any more
+	due      atomic.Int64                 // earliest deadline, Unix ms
+	restores atomic.Uint64                // begun
 }
 
 // deps is what the machine needs of its surroundings. Nothing of it may change

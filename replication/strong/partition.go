@@ -97,7 +97,7 @@ func Open(cfg Config) (*Partition, error) {
 	}
 	g, err := raftgroup.Open(gc)
 	if err != nil {
-		p.machine.close()
+		p.discard()
 		return nil, err
 	}
 	p.raft = g
@@ -159,12 +159,17 @@ func (p *Partition) Close() error {
 			p.settle(r.end())
 		}
 		p.wait.Wait()
-		for len(p.checks) > 0 {
-			(<-p.checks).close()
-		}
-		p.machine.close()
+		p.discard()
 	})
 	return p.err
+}
+
+// discard frees what the machine holds. Nobody applies anything any more.
+func (p *Partition) discard() {
+	for len(p.checks) > 0 {
+		(<-p.checks).close()
+	}
+	p.machine.close()
 }
 
 // Status says what the replica holds and how it is.
@@ -222,7 +227,7 @@ func (p *Partition) share(quota int64) int64 {
 	switch {
 	case quota == 0:
 		return noShare
-	case m == nil || m.Partitions == 0:
+	case m == nil:
 		return 0
 	}
 	return quota / int64(m.Partitions)

@@ -1,10 +1,12 @@
 package strong
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,24 +186,34 @@ func TestDeadlinesInVirtualTime(t *testing.T) {
 
 // A key that is due is gone only when the log says so: a read waits for a tick.
 func TestReadOfADueKeyWaitsForATick(t *testing.T) {
-	b := openSolo(t, testMemory, strongPool(1, 0))
-	var mu sync.Mutex
-	ahead := int64(0)
-	b.clock = func() sundog.Clock {
-		mu.Lock()
-		defer mu.Unlock()
-		return at(1_000_000 + ahead)
-	}
+	var ahead atomic.Int64
+	b := openSoloAt(t, testMemory, func() sundog.Clock { return at(1_000_000 + ahead.Load()) }, strongPool(1, 0))
 	require.Nil(t, b.one(t, ttl(put(1, "k", "v"), time.Hour)).Err)
 	require.Nil(t, b.one(t, put(1, "other", "w")).Err)
-	mu.Lock()
-	ahead = time.Hour.Milliseconds()
-	mu.Unlock()
+	ahead.Store(time.Hour.Milliseconds())
 	results := make([]rpc.GetResult, 2)
 	keys := [][]byte{[]byte("k"), []byte("other")}
-	require.Equal(t, []int{0}, b.getOnce(1, keys, results, []int{0, 1}))
+	require.Equal(t, []int{0}, b.getOnce(0, 1, keys, results, []int{0, 1}))
 	require.ErrorIs(t, b.read(t, 1, "k")[0].Err, sundog.NotFound)
 	require.Zero(t, b.machine.state.due.len())
+}
+
+// A restore between a read's barrier and its look at the table may have brought
+// an older state: the read must not see it.
+func TestReadDoesNotOutliveARestore(t *testing.T) {
+	b := openSolo(t, testMemory, strongPool(1, 0))
+	require.Nil(t, b.one(t, put(1, "k", "old")).Err)
+	s, err := b.machine.Snapshot()
+	require.NoError(t, err)
+	saved := bytesOf(t, s)
+	s.Release()
+	require.Nil(t, b.one(t, put(1, "k", "new")).Err)
+	era, failed := b.readable(ctxOf(t), 1)
+	require.Nil(t, failed)
+	require.NoError(t, b.machine.Restore(bytes.NewReader(saved)))
+	results := make([]rpc.GetResult, 1)
+	b.getOnce(era, 1, [][]byte{[]byte("k")}, results, []int{0})
+	require.ErrorIs(t, results[0].Err, sundog.Unavailable)
 }
 
 func TestManyOpsKeepTheirOrder(t *testing.T) {

@@ -122,7 +122,7 @@ func TestUnknownKeepsItsRoom(t *testing.T) {
 }
 
 func nothingPromised(t *testing.T, b *bench) {
-	_, err := b.arenas.Promise(testMemory * 2 / 5) // counts double
+	_, err := b.arenas.Promise(testMemory*2/5, 1) // counts double
 	require.NoError(t, err)
 }
 

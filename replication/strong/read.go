@@ -32,7 +32,8 @@ const (
 // Of an answer above 3 MiB the rest is Unavailable: ask for those keys again.
 func (p *Partition) Get(ctx context.Context, pool sundog.PoolID, keys [][]byte) []rpc.GetResult {
 	results := make([]rpc.GetResult, len(keys))
-	if err := p.readable(ctx, pool); err != nil {
+	era, err := p.readable(ctx, pool)
+	if err != nil {
 		for i := range results {
 			results[i].Err = err
 		}
@@ -43,7 +44,7 @@ func (p *Partition) Get(ctx context.Context, pool sundog.PoolID, keys [][]byte) 
 		left[i] = i
 	}
 	for range dueRounds {
-		if left = p.getOnce(pool, keys, results, left); len(left) == 0 {
+		if left = p.getOnce(era, pool, keys, results, left); len(left) == 0 {
 			return results
 		}
 		if err := p.tick(ctx); err != nil {
@@ -62,16 +63,10 @@ func (p *Partition) Get(ctx context.Context, pool sundog.PoolID, keys [][]byte) 
 
 // getOnce fills the results of keys[i] for each i in want and returns those
 // whose key is due but was not removed yet: only the log may say that it is gone.
-func (p *Partition) getOnce(id sundog.PoolID, keys [][]byte, results []rpc.GetResult, want []int) (due []int) {
+func (p *Partition) getOnce(era uint64, id sundog.PoolID, keys [][]byte, results []rpc.GetResult, want []int) (due []int) {
 	now := p.now()
 	p.machine.guard.read(func(v *view) {
-		var pl *pool
-		var err *sundog.Error
-		if v == nil {
-			err = p.notServing()
-		} else if pl = v.pools[id]; pl == nil {
-			err = p.notHere(id)
-		}
+		pl, err := p.poolIn(v, era, id)
 		size := 0
 		for _, i := range want {
 			switch {
@@ -98,26 +93,43 @@ func (p *pool) get(key []byte) rpc.GetResult {
 	}
 	it, ok := p.table.Get(key, nil)
 	if !ok {
-		return rpc.GetResult{Err: sundog.Errorf(sundog.NotFound, "no such key")}
+		return rpc.GetResult{Err: notFound()}
 	}
 	return rpc.GetResult{Item: rpc.Item{Version: it.Version, Deadline: it.Deadline, Value: it.Value}}
 }
 
 func isDue(deadline, now int64) bool { return deadline != noDeadline && deadline <= now }
 
-// readable returns nil when what is applied here covers everything that was
-// acknowledged before the call: an entry that was made after the call began has
-// been applied, by the leader. It also brings in a pool that the map has and the
-// log has not.
-func (p *Partition) readable(ctx context.Context, pool sundog.PoolID) *sundog.Error {
+// readable returns an era in which what is applied here covers everything that
+// was acknowledged before the call: an entry that was made after the call began
+// has been applied, by the leader. It also brings in a pool that the map has and
+// the log has not.
+//
+// The era ends with a restore. A group that makes its raft instance anew goes
+// back to its own last snapshot for a while; a read that had its barrier before
+// must not look at that.
+func (p *Partition) readable(ctx context.Context, pool sundog.PoolID) (era uint64, err *sundog.Error) {
+	era = p.machine.restores.Load()
 	if mutantNoBarrier {
-		return nil
+		return era, nil
 	}
 	if err := p.group.Barrier(ctx); err != nil {
-		return asRead(p.located(err))
+		return 0, asRead(p.located(err))
 	}
-	_, err := p.findPool(ctx, pool)
-	return err
+	_, err = p.findPool(ctx, pool)
+	return era, err
+}
+
+// poolIn finds the pool for a read of that era. The caller is inside the guard,
+// so a restore that begins after the comparison waits with closing the tables.
+func (p *Partition) poolIn(v *view, era uint64, id sundog.PoolID) (*pool, *sundog.Error) {
+	if v == nil || p.machine.restores.Load() != era {
+		return nil, p.notServing()
+	}
+	if pl := v.pools[id]; pl != nil {
+		return pl, nil
+	}
+	return nil, p.notHere(id)
 }
 
 // asRead words an error of the group for a read: it has no unknown outcome.
@@ -135,8 +147,9 @@ func asRead(err error) *sundog.Error {
 // Each page is read behind a barrier of its own. A cursor of another replica, or
 // from before a restart, begins anew. Errors as of Get.
 func (p *Partition) Scan(ctx context.Context, req rpc.ScanRequest) (rpc.ScanReply, error) {
-	if err := p.readable(ctx, req.Pool); err != nil {
-		return rpc.ScanReply{}, err
+	era, failed := p.readable(ctx, req.Pool)
+	if failed != nil {
+		return rpc.ScanReply{}, failed
 	}
 	if p.machine.due.Load() <= p.now() {
 		if err := p.tick(ctx); err != nil {
@@ -148,17 +161,16 @@ func (p *Partition) Scan(ctx context.Context, req rpc.ScanRequest) (rpc.ScanRepl
 		limit = min(req.Limit, scanLimit)
 	}
 	var reply rpc.ScanReply
-	var err error
 	p.machine.guard.read(func(v *view) {
-		if v == nil {
-			err = p.notServing()
-		} else if pl := v.pools[req.Pool]; pl == nil {
-			err = p.notHere(req.Pool)
-		} else {
+		var pl *pool
+		if pl, failed = p.poolIn(v, era, req.Pool); failed == nil {
 			reply = pl.scan(req, limit, p.now())
 		}
 	})
-	return reply, err
+	if failed != nil {
+		return rpc.ScanReply{}, failed
+	}
+	return reply, nil
 }
 
 func (p *pool) scan(req rpc.ScanRequest, limit int, now int64) (reply rpc.ScanReply) {

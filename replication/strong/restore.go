@@ -19,6 +19,7 @@ import (
 func (m *machine) Restore(r io.Reader) error {
 	m.lock <- struct{}{}
 	defer m.unlock()
+	m.restores.Add(1)
 	m.guard.publish(nil)
 	for _, p := range sortedPools(m.state.pools) {
 		p.retired.Store(true)

@@ -133,8 +133,13 @@ type bench struct {
 }
 
 func openSolo(t *testing.T, memory int64, pools ...ring.Pool) *bench {
+	return openSoloAt(t, memory, nil, pools...)
+}
+
+// openSoloAt has a clock of its own.
+func openSoloAt(t *testing.T, memory int64, clock func() sundog.Clock, pools ...ring.Pool) *bench {
 	b := &bench{m: &ring.Map{Epoch: 10, Partitions: 4, Pools: pools}}
-	b.Partition = newPartition(Config{Partition: 3, Arenas: newArenas(memory), Map: func() *ring.Map {
+	b.Partition = newPartition(Config{Partition: 3, Arenas: newArenas(memory), Group: raftgroup.Config{Clock: clock}, Map: func() *ring.Map {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.m
