@@ -24,9 +24,9 @@ type loadJSON struct {
 	Lines   int64      `json:"lines"`
 	Loaded  int64      `json:"loaded"`  // acknowledged
 	Failed  int64      `json:"failed"`  // surely not stored
-	Unknown int64      `json:"unknown"` // sent, no answer
+	Unknown int64      `json:"unknown"` // sent and not answered, and the key has another value
 	Bytes   int64      `json:"bytes"`   // of keys and values acknowledged
-	Retried int64      `json:"retried"` // sent again after a failure that was none of the data's
+	Retried int64      `json:"retried"` // sent, or read, again after a failure that was none of the data's
 	Seconds float64    `json:"seconds"`
 	Error   *errorJSON `json:"error,omitempty"` // the first failure
 }
@@ -39,9 +39,9 @@ func (a *app) loadCommand() *cobra.Command {
 		Long: `Store every line of a file: key TAB value. FILE may be compressed with gzip, and
 - is stdin. A key that comes twice keeps the value of its later line. What surely
 was not stored is tried again while the cluster is away, for as long as a minute
-without progress; what may have been stored is not sent again but counted as
-unknown. Loading the same file once more is always safe where nobody else writes
-those keys. --timeout is for each batch.`,
+without progress. What may have been stored is read: it counts as loaded where it
+is there, is stored where the key does not exist, and counts as unknown where the
+key has another value, which may be newer. --timeout is for each batch.`,
 		Example: "  sundog load pkgs packages.tsv.gz",
 		Args:    args,
 	}
@@ -103,7 +103,7 @@ func (a *app) progress(size int64) *progressbar.ProgressBar {
 func (a *app) loaded(pool string, l *loader, took time.Duration, failed error) error {
 	v := loadJSON{
 		Pool: pool, Lines: l.lines, Loaded: l.counts.loaded, Failed: l.counts.failed, Unknown: l.counts.unknown,
-		Bytes: l.counts.bytes, Retried: l.counts.retried, Seconds: took.Seconds(),
+		Bytes: l.counts.bytes, Retried: l.counts.retried, Seconds: took.Round(time.Millisecond).Seconds(),
 	}
 	if first := l.counts.first; first != nil && (failed == nil || errors.Is(failed, sundog.Closed)) {
 		failed = first

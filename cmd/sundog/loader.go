@@ -25,6 +25,7 @@ const (
 // putter is what a loader needs of a pool.
 type putter interface {
 	MultiPut(ctx context.Context, pairs []client.Pair, opts ...client.PutOption) []client.PutResult
+	MultiGet(ctx context.Context, keys [][]byte) []client.GetResult
 }
 
 // loader reads lines and stores them by several lanes. A key always goes by the
@@ -168,45 +169,6 @@ func plain(in io.Reader) (*bufio.Reader, error) {
 	return bufio.NewReaderSize(unpacked, 64<<10), nil
 }
 
-// store puts a batch; what surely was not stored because the cluster did not
-// serve is put again. It returns false when no
-// later batch can fare better: the pool is gone, or the cluster away too long.
-func (l *loader) store(ctx context.Context, batch []client.Pair) bool {
-	give := time.Now().Add(l.patience)
-	for {
-		var again []client.Pair
-		var why error
-		gone := false // the pool, or the right to it
-		for i, r := range l.pool.MultiPut(ctx, batch) {
-			switch kind := sundog.KindOf(r.Err); {
-			case kind == 0:
-				l.count(batch[i])
-			case (kind == sundog.Unavailable || kind == sundog.Timeout) && ctx.Err() == nil:
-				again, why = append(again, batch[i]), r.Err
-			default:
-				l.refuse(sundog.Errorf(kind, "key %.200q: %s", batch[i].Key, textOf(r.Err)))
-				gone = gone || kind == sundog.NotFound || kind == sundog.Denied
-			}
-		}
-		if len(again) == 0 {
-			return !gone
-		}
-		if len(again) < len(batch) {
-			give = time.Now().Add(l.patience)
-		}
-		if !time.Now().Before(give) || !wait(ctx, l.pause) {
-			for _, p := range again {
-				l.refuse(sundog.Errorf(sundog.KindOf(why), "key %.200q: %s", p.Key, textOf(why)))
-			}
-			return false
-		}
-		l.mu.Lock()
-		l.counts.retried += int64(len(again))
-		l.mu.Unlock()
-		batch = again
-	}
-}
-
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -223,6 +185,12 @@ func (l *loader) count(p client.Pair) {
 	defer l.mu.Unlock()
 	l.counts.loaded++
 	l.counts.bytes += int64(len(p.Key) + len(p.Value))
+}
+
+func (l *loader) retry(pairs int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts.retried += int64(pairs)
 }
 
 func (l *loader) refuse(err error) {

@@ -24,7 +24,7 @@ type shelf struct {
 	kept    map[string]string
 	puts    map[string]int
 	batches int
-	fail    func(key string, nth int) error
+	fail    func(s *shelf, key string, nth int) error
 }
 
 func (s *shelf) MultiPut(ctx context.Context, pairs []client.Pair, _ ...client.PutOption) []client.PutResult {
@@ -39,7 +39,7 @@ func (s *shelf) MultiPut(ctx context.Context, pairs []client.Pair, _ ...client.P
 		}
 		s.puts[key]++
 		if s.fail != nil {
-			out[i].Err = s.fail(key, s.puts[key])
+			out[i].Err = s.fail(s, key, s.puts[key])
 		}
 		if out[i].Err == nil {
 			s.kept[key] = string(p.Value)
@@ -48,7 +48,21 @@ func (s *shelf) MultiPut(ctx context.Context, pairs []client.Pair, _ ...client.P
 	return out
 }
 
-func load(t *testing.T, in io.Reader, fail func(string, int) error) (*shelf, *loader, error) {
+func (s *shelf) MultiGet(ctx context.Context, keys [][]byte) []client.GetResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]client.GetResult, len(keys))
+	for i, k := range keys {
+		if v, ok := s.kept[string(k)]; ok {
+			out[i].Item = client.Item{Key: k, Value: []byte(v)}
+		} else {
+			out[i].Err = sundog.Errorf(sundog.NotFound, "no such key")
+		}
+	}
+	return out
+}
+
+func load(t *testing.T, in io.Reader, fail func(*shelf, string, int) error) (*shelf, *loader, error) {
 	t.Helper()
 	s := &shelf{kept: map[string]string{}, puts: map[string]int{}, fail: fail}
 	l := &loader{pool: s, lanes: 4, patience: 50 * time.Millisecond, pause: time.Millisecond}
@@ -97,16 +111,24 @@ func TestLoadLaterLineWins(t *testing.T) {
 	}
 }
 
-// What surely was not stored is put again, what may have been is not.
+// What surely was not stored is put again. What may have been is read, and put
+// again only where it overwrites nobody.
 func TestLoadRetriesOnlyWhatIsSafe(t *testing.T) {
-	s, l, err := load(t, strings.NewReader(lines(1000)), func(key string, nth int) error {
+	lost := sundog.Errorf(sundog.Unknown, "no answer")
+	s, l, err := load(t, strings.NewReader(lines(1000)), func(s *shelf, key string, nth int) error {
 		switch {
 		case strings.HasSuffix(key, "1") && nth < 4:
 			return sundog.Errorf(sundog.Unavailable, "away")
-		case strings.HasSuffix(key, "2"):
-			return sundog.Errorf(sundog.Unknown, "no answer")
+		case strings.HasSuffix(key, "2") && nth == 1: // nothing came of it
+			return lost
 		case strings.HasSuffix(key, "3"):
 			return sundog.Errorf(sundog.NoSpace, "full")
+		case strings.HasSuffix(key, "4"): // another's value is there
+			s.kept[key] = "another's"
+			return lost
+		case strings.HasSuffix(key, "5"): // it was stored
+			s.kept[key] = fmt.Sprintf("value\twith tab %s\r", strings.TrimPrefix(key, "key-"))
+			return lost
 		}
 		return nil
 	})
@@ -114,14 +136,18 @@ func TestLoadRetriesOnlyWhatIsSafe(t *testing.T) {
 	require.Equal(t, int64(800), l.counts.loaded)
 	require.Equal(t, int64(100), l.counts.unknown)
 	require.Equal(t, int64(100), l.counts.failed)
-	require.Equal(t, int64(300), l.counts.retried)
+	require.Equal(t, int64(400), l.counts.retried)
 	require.Equal(t, 4, s.puts["key-1"])
-	require.Equal(t, 1, s.puts["key-2"])
+	require.Equal(t, 2, s.puts["key-2"])
 	require.Equal(t, 1, s.puts["key-3"])
+	require.Equal(t, 1, s.puts["key-4"])
+	require.Equal(t, 1, s.puts["key-5"])
+	require.Equal(t, "another's", s.kept["key-4"])
+	require.Equal(t, "value\twith tab 2\r", s.kept["key-2"])
 }
 
 func TestLoadGivesUp(t *testing.T) {
-	_, l, err := load(t, strings.NewReader(lines(20000)), func(string, int) error {
+	_, l, err := load(t, strings.NewReader(lines(20000)), func(*shelf, string, int) error {
 		return sundog.Errorf(sundog.Unavailable, "away")
 	})
 	require.ErrorIs(t, err, sundog.Closed)
@@ -129,7 +155,7 @@ func TestLoadGivesUp(t *testing.T) {
 	require.Zero(t, l.counts.loaded)
 	require.NotZero(t, l.counts.failed)
 
-	_, l, _ = load(t, strings.NewReader(lines(100_000)), func(string, int) error {
+	_, l, _ = load(t, strings.NewReader(lines(100_000)), func(*shelf, string, int) error {
 		return sundog.Errorf(sundog.NotFound, "pool was deleted")
 	})
 	require.ErrorIs(t, l.counts.first, sundog.NotFound)

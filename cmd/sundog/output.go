@@ -96,8 +96,6 @@ func (a *app) hint(err error) string {
 		return fmt.Sprintf("Is a node running at %s? Name others with --addr or SUNDOG_ADDR; sundog nodes shows who lives, --timeout waits longer.", a.addr)
 	case sundog.Unknown:
 		return "The change may or may not have happened: read the key to find out before you do it again."
-	case sundog.Corrupt:
-		return "What answers at that address may not be Sundog, or be of another release."
 	}
 	return ""
 }
