@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync"
@@ -180,3 +181,15 @@ func eventually(t testing.TB, what string, cond func() bool) {
 		require.True(t, time.Now().Before(end), "in vain: %s", what)
 	}
 }
+
+// bufferConn is a connection that keeps what is written.
+type bufferConn struct{ b *bytes.Buffer }
+
+func (c bufferConn) Read(b []byte) (int, error)       { return c.b.Read(b) }
+func (c bufferConn) Write(b []byte) (int, error)      { return c.b.Write(b) }
+func (c bufferConn) Close() error                     { return nil }
+func (c bufferConn) LocalAddr() net.Addr              { return nil }
+func (c bufferConn) RemoteAddr() net.Addr             { return nil }
+func (c bufferConn) SetDeadline(time.Time) error      { return nil }
+func (c bufferConn) SetReadDeadline(time.Time) error  { return nil }
+func (c bufferConn) SetWriteDeadline(time.Time) error { return nil }

@@ -184,6 +184,9 @@ func (m *Mux) request(in *inbound, msg *received, names *serverNames) {
 	default:
 		owed.resp <- raft.RPCResponse{Error: busy}
 	}
+	if t.life.over() { // it may have been closed between; a second answer is dropped
+		refuse("unknown group", sundog.Errorf(sundog.Closed, "replica of %s is closed", msg.group))
+	}
 }
 
 func decodeRequest(msg *received, header raft.RPCHeader) (any, error) {
@@ -201,9 +204,11 @@ func decodeRequest(msg *received, header raft.RPCHeader) (any, error) {
 }
 
 // answer sends raft's answers. raft serves requests one after the other, so
-// waiting for them in order of arrival delays none.
+// waiting for them in order of arrival delays none. What raft leaves unserved is
+// refused, so that no peer waits for its timeout.
 func (t *transport) answer() {
 	defer close(t.answerer)
+	closed := raft.RPCResponse{Error: sundog.Errorf(sundog.Closed, "replica of %s is closed", t.group)}
 	for {
 		select {
 		case owed := <-t.owed:
@@ -211,12 +216,19 @@ func (t *transport) answer() {
 			case r := <-owed.resp:
 				t.finish(owed, r)
 			case <-t.life.Done():
-				return
+				t.finish(owed, closed)
 			case <-t.mux.life.Done():
 				return
 			}
 		case <-t.life.Done():
-			return
+			for {
+				select {
+				case owed := <-t.owed:
+					t.finish(owed, closed)
+				default:
+					return
+				}
+			}
 		case <-t.mux.life.Done():
 			return
 		}
