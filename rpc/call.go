@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/sundog-kv/sundog"
@@ -21,7 +20,7 @@ type call struct {
 	done  chan struct{} // one token when reply and err are set
 }
 
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+func newCall() any { return &call{done: make(chan struct{}, 1)} }
 
 func (k *call) finish(reply Reply, err error) {
 	k.reply, k.err = reply, err
@@ -50,7 +49,7 @@ func (c *Conn) Call(ctx context.Context, m Method, epoch sundog.Epoch, body Body
 	msg := newMessage(&header{method: m, epoch: epoch}, body, 2)
 	msg.deadline, _ = ctx.Deadline()
 	heard := c.heard.Load()
-	k := calls.Get().(*call)
+	k := c.calls.Get().(*call)
 	k.msg = msg
 	id, err := c.add(k)
 	if err != nil {
@@ -136,7 +135,7 @@ func (c *Conn) reclaim(ctx context.Context, m *message) {
 func (c *Conn) recycle(k *call) {
 	k.msg.unref()
 	k.msg, k.reply, k.err = nil, Reply{}, nil
-	calls.Put(k)
+	c.calls.Put(k)
 }
 
 // add enters a call in the table and stamps its message with the id; the error

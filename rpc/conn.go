@@ -24,6 +24,10 @@ type Conn struct {
 	done    chan struct{}
 	reader  sync.WaitGroup
 
+	// calls are for reuse. They stay with their connection, since their channels
+	// must not leave a bubble of virtual time.
+	calls sync.Pool
+
 	heard atomic.Uint64 // frames received
 	probe atomic.Int64  // when a doubtful connection was pinged, Unix ns; 0 not
 
@@ -49,6 +53,7 @@ func Dial(ctx context.Context, addr string, cfg DialConfig) (*Conn, error) {
 		out:  newOutbound(nc, limits, cfg.Metrics),
 		done: make(chan struct{}),
 	}
+	c.calls.New = newCall
 	c.out.broken = c.fail
 	c.out.finished = (*message).unref
 	c.out.stopped = c.settle
