@@ -15,7 +15,7 @@ type bucket struct {
 func (k bucket) meta() uint64      { return loadWord(k.b, offMeta) }
 func (k bucket) setMeta(m uint64)  { storeWord(k.b, offMeta, m) }
 func (k bucket) words() int        { return int(k.meta() & metaWords) }
-func (k bucket) kind() int         { return int(k.meta() >> kindShift & 3) }
+func (k bucket) kind() int         { return int(k.meta() >> kindShift & kindMask) }
 func (k bucket) spilled() int      { return int(k.meta() >> spillShift & spillMask) }
 func (k bucket) next() address     { return address(loadWord(k.b, offNext)) }
 func (k bucket) word(i int) word   { return word(loadWord(k.b, wordAt(i))) }
@@ -120,7 +120,7 @@ func (im *image) incarnation() uint64 { return loadWord(im.b[:], offIncarnation)
 func (im *image) is(incarnation, epoch uint64, group uint32, kind int) bool {
 	m := loadWord(im.b[:], offMeta)
 	return im.incarnation() == incarnation && m&metaMoved == 0 &&
-		uint32(m>>groupShift) == group && int(m>>kindShift&3) == kind &&
+		uint32(m>>groupShift) == group && int(m>>kindShift&kindMask) == kind &&
 		loadWord(im.b[:], offEpoch) <= epoch
 }
 

@@ -16,7 +16,8 @@ const (
 	bucketSize   = 1024
 	bucketHeader = 48
 	maxWords     = (bucketSize - bucketHeader) / 8
-	groupSize    = 3 * bucketSize // main, shared overflow, main
+	groupSize    = (mains + 1) * bucketSize // main buckets, then their shared overflow
+	mains        = 4
 
 	// inlineLimit is the largest key and value, together, that lie in a bucket.
 	inlineLimit = 192
@@ -24,9 +25,9 @@ const (
 	// A segment is a run of groups. The first is short so that an empty table
 	// is small; all others hold segmentGroups.
 	segmentGroups = 16
-	firstGroups   = 5
+	firstGroups   = 3
 
-	maxGroups = 1 << 31
+	maxGroups = 1 << placeBits
 )
 
 // Offsets in a bucket's header.
@@ -42,16 +43,15 @@ const (
 // Fields of a bucket's meta word.
 const (
 	metaWords   = 0xff // bits 0-7: index words in use, holes included
-	kindShift   = 8    // bits 8-9: which bucket of its group
-	metaMoved   = 1 << 10
+	kindShift   = 8    // bits 8-10: which bucket of its group; 0-3 main
+	kindMask    = 7
+	metaMoved   = 1 << 11
 	spillShift  = 16 // bits 16-31: entries of this main bucket that lie in overflow
 	spillMask   = 0xffff
-	groupShift  = 32 // bits 32-63: the group's number
-	kindMain0   = 0
-	kindShared  = 1
-	kindMain1   = 2
-	kindExtra   = 3
-	bucketKinds = 3 // buckets that every group has
+	groupShift  = 32        // bits 32-63: the group's number
+	kindShared  = mains     // overflow of the group's main buckets
+	kindExtra   = mains + 1 // further overflow, chained behind the shared one
+	bucketKinds = mains + 1 // buckets that every group has
 )
 
 // Offsets in the table's header.
@@ -102,7 +102,6 @@ const (
 	wordInline  = 1 << 48
 	choiceShift = 49
 	tagShift    = 50
-	wordMatch   = ^word(0) >> choiceShift << choiceShift // what a lookup compares
 )
 
 func makeWord(h uint64, choice int, at address, class uint8, inline bool) word {
@@ -118,7 +117,7 @@ func wordFor(h uint64, choice int) word {
 	return word(h>>tagShift)<<tagShift | word(choice)<<choiceShift
 }
 
-func (w word) matches(want word) bool { return w != 0 && w&wordMatch == want }
+func (w word) matches(want word) bool { return w != 0 && (w^want)>>choiceShift == 0 }
 func (w word) inline() bool           { return w&wordInline != 0 }
 func (w word) choice() int            { return int(w >> choiceShift & 1) }
 func (w word) at() address            { return address(w & (1<<addressBits - 1)) }
@@ -137,4 +136,20 @@ func loadWord(b []byte, off int) uint64 {
 func storeWord(b []byte, off int, v uint64) {
 	_ = b[off+7]
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&b[off])), v)
+}
+
+// nextMatch is the index of the first word in [from, n) of the bucket at b that
+// a lookup for want must follow, or n; n is at most maxWords. It is the loop that
+// a lookup spends its time in, so it compares once a word: want is zero below the
+// bits that are compared.
+func nextMatch(b []byte, from, n int, want word) int {
+	words := b[bucketHeader:bucketSize:bucketSize]
+	first := unsafe.Pointer(&words[0]) // n words of 8 bytes lie within words
+	for i := from; i < n; i++ {
+		w := word(atomic.LoadUint64((*uint64)(unsafe.Add(first, 8*i))))
+		if w^want < 1<<choiceShift && w != 0 {
+			return i
+		}
+	}
+	return n
 }

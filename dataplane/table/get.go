@@ -75,15 +75,19 @@ func (t *Table) damaged() {
 }
 
 // look is one try: both candidates for a hit, then, where there was none, both
-// again for the proof that there is none.
+// again for the proof that there is none. The headers of both are loaded first,
+// so that a cold cache fetches them at the same time.
 func (t *Table) look(geo *geometry, key []byte, h uint64, dst []byte) (Item, outcome) {
-	for _, c := range candidatesOf(h, geo.groups) {
-		g, at := geo.group(c.group)
-		if it, ok := t.lookIn(g, at, c, key, h, dst); ok {
-			return it, hit
-		}
+	candidates := candidatesOf(h, geo.groups)
+	first, second := mainOf(geo, candidates[0]), mainOf(geo, candidates[1])
+	meta0, meta1 := first.meta(), second.meta()
+	if it, ok := t.lookIn(first, meta0, geo, candidates[0], key, h, dst); ok {
+		return it, hit
 	}
-	for _, c := range candidatesOf(h, geo.groups) {
+	if it, ok := t.lookIn(second, meta1, geo, candidates[1], key, h, dst); ok {
+		return it, hit
+	}
+	for _, c := range candidates {
 		if !t.absent(geo, c, key, h) {
 			return Item{}, unclear
 		}
@@ -91,16 +95,27 @@ func (t *Table) look(geo *geometry, key []byte, h uint64, dst []byte) (Item, out
 	return Item{}, miss
 }
 
-// lookIn looks for the key in one candidate: the main bucket and, where entries
-// of it lie there, the shared overflow of its group.
-func (t *Table) lookIn(g []byte, at address, c candidate, key []byte, h uint64, dst []byte) (Item, bool) {
-	main := bucket{g[c.side*bucketSize:][:bucketSize], at.plus(c.side * bucketSize / granule)}
-	if it, ok := t.lookAt(main, c.want, key, h, dst); ok || main.spilled() == 0 {
+// mainOf is a candidate's main bucket.
+func mainOf(geo *geometry, c candidate) bucket {
+	g, at := geo.group(c.group)
+	return bucket{g[c.side*bucketSize:][:bucketSize], at.plus(c.side * bucketSize / granule)}
+}
+
+// sharedOf is the shared overflow of a candidate's group.
+func sharedOf(geo *geometry, c candidate) bucket {
+	g, at := geo.group(c.group)
+	return bucket{g[kindShared*bucketSize:][:bucketSize], at.plus(kindShared * bucketSize / granule)}
+}
+
+// lookIn looks for the key in one candidate: the main bucket, whose meta word is
+// given, and, where entries of it lie there, the overflow of its group.
+func (t *Table) lookIn(main bucket, meta uint64, geo *geometry, c candidate, key []byte, h uint64, dst []byte) (Item, bool) {
+	if it, ok := t.lookAt(main, meta, c.want, key, h, dst); ok || meta>>spillShift&spillMask == 0 {
 		return it, ok
 	}
-	over := bucket{g[kindShared*bucketSize:][:bucketSize], at.plus(bucketSize / granule)}
+	over := sharedOf(geo, c)
 	for range maxChain {
-		if it, ok := t.lookAt(over, c.want, key, h, dst); ok {
+		if it, ok := t.lookAt(over, over.meta(), c.want, key, h, dst); ok {
 			return it, true
 		}
 		if over.at = over.next(); over.at == 0 {
@@ -125,14 +140,10 @@ const maxChain = 1 << 16
 // stores the word of its successor, so an item that is found live here was the
 // key's newest at the moment its state word was loaded: the Get takes effect
 // there.
-func (t *Table) lookAt(k bucket, want word, key []byte, h uint64, dst []byte) (Item, bool) {
-	n := min(k.words(), maxWords)
-	for i := range n {
-		w := k.word(i)
-		if !w.matches(want) {
-			continue
-		}
-		b, at := t.itemOf(k, w)
+func (t *Table) lookAt(k bucket, meta uint64, want word, key []byte, h uint64, dst []byte) (Item, bool) {
+	n := min(int(meta&metaWords), maxWords)
+	for i := nextMatch(k.b, 0, n, want); i < n; i = nextMatch(k.b, i+1, n, want) {
+		b, at := t.itemOf(k, k.word(i))
 		if it, out := readItem(b, t.incarnation, at, key, h, dst); out == hit {
 			return it, true
 		}
@@ -178,16 +189,15 @@ func readItem(b []byte, incarnation uint64, at address, key []byte, h uint64, ds
 // marked moved, before the key is taken out of it. So if the key had been there
 // throughout the look, its word would have been in one of the images.
 func (t *Table) absent(geo *geometry, c candidate, key []byte, h uint64) bool {
-	g, at := geo.group(c.group)
 	var im image
-	k := bucket{g[c.side*bucketSize:][:bucketSize], at.plus(c.side * bucketSize / granule)}
+	k := mainOf(geo, c)
 	if !im.take(k.b) || !im.is(t.incarnation, geo.epoch, c.group, c.side) || !t.noneIn(&im, k, c.want, key, h) {
 		return false
 	}
 	if im.spilled() == 0 {
 		return true
 	}
-	k = bucket{g[kindShared*bucketSize:][:bucketSize], at.plus(bucketSize / granule)}
+	k = sharedOf(geo, c)
 	kind := kindShared
 	for range maxChain {
 		if !im.take(k.b) || !im.is(t.incarnation, geo.epoch, c.group, kind) || !t.noneIn(&im, k, c.want, key, h) {
@@ -204,12 +214,8 @@ func (t *Table) absent(geo *geometry, c candidate, key []byte, h uint64) bool {
 // noneIn reports whether no word of the image can be the key's: those with its
 // tag name sound items of other keys.
 func (t *Table) noneIn(im *image, k bucket, want word, key []byte, h uint64) bool {
-	for i := range im.n {
-		w := im.word(i)
-		if !w.matches(want) {
-			continue
-		}
-		b, at := t.itemOf(k, w)
+	for i := nextMatch(im.b[:], 0, im.n, want); i < im.n; i = nextMatch(im.b[:], i+1, im.n, want) {
+		b, at := t.itemOf(k, im.word(i))
 		r, ok := parseItem(b)
 		if !ok {
 			return false

@@ -38,21 +38,21 @@ func (s *snapshot) entries(fn func(k bucket, w word) bool) {
 // position means the same after any growth or shrinking, and an entry keeps its
 // position for life, since it keeps the choice that placed it.
 const (
-	placeBits    = 31
+	placeBits    = 30
 	tagBits      = 64 - tagShift
 	positionBits = placeBits + tagBits
 	positionEnd  = uint64(1) << positionBits
 )
 
 func positionOf(place uint32, w word) uint64 {
-	rev := uint64(bits.Reverse32(place << 1)) // bits 0-30, reversed
+	rev := uint64(bits.Reverse32(place << (32 - placeBits))) // bits 0-29, reversed
 	return rev<<tagBits | uint64(w>>tagShift)
 }
 
 // groupAt returns the group that owns a position, and where the next begins.
 func groupAt(position uint64, groups uint32) (group uint32, end uint64) {
 	rev := uint32(position >> tagBits)
-	group = groupOf(bits.Reverse32(rev)>>1, groups)
+	group = groupOf(bits.Reverse32(rev)>>(32-placeBits), groups)
 	depth := bits.Len32(groups) - 1
 	if low := uint32(1) << depth; group < groups-low || group >= low {
 		depth++

@@ -11,7 +11,7 @@ import (
 func keyHash(key []byte) uint64 { return xxhash.Sum64(key) }
 
 // placeHash is the 32-bit hash that places a key by its first or second choice:
-// bits 0-30 name the group, bit 31 the main bucket in it.
+// bits 0-29 name the group, bits 30 and 31 the main bucket in it.
 func placeHash(h uint64, choice int) uint32 {
 	if choice == 0 {
 		return uint32(h)
@@ -24,7 +24,7 @@ func placeHash(h uint64, choice int) uint32 {
 // from n to n+1 groups thus moves keys only out of group n - 2^d into group n.
 func groupOf(place, groups uint32) uint32 {
 	low := uint32(1) << (bits.Len32(groups) - 1)
-	g := place &^ (1 << 31) & (low<<1 - 1)
+	g := place & (maxGroups - 1) & (low<<1 - 1)
 	if g >= groups {
 		g &= low - 1
 	}
@@ -36,7 +36,7 @@ func groupOf(place, groups uint32) uint32 {
 func buddyOf(n uint32) uint32 { return n - 1<<(bits.Len32(n)-1) }
 
 // sideOf is the kind of the main bucket within the group.
-func sideOf(place uint32) int { return int(place>>31) * kindMain1 }
+func sideOf(place uint32) int { return int(place >> placeBits) }
 
 // candidate is one of the two buckets that a key may lie in.
 type candidate struct {

@@ -73,7 +73,7 @@ func verify(t require.TestingT, tab *Table) {
 				place := placeHash(h, w.choice())
 				require.Equal(t, g, groupOf(place, tab.cur.groups))
 				require.True(t, w.matches(wordFor(h, w.choice())))
-				if kind == kindShared || kind == kindExtra {
+				if kind >= kindShared {
 					spilled[sideOf(place)]++
 				} else {
 					require.Equal(t, kind, sideOf(place))
@@ -88,8 +88,9 @@ func verify(t require.TestingT, tab *Table) {
 				}
 			}
 		}
-		require.Equal(t, spilled[kindMain0], all[kindMain0].spilled())
-		require.Equal(t, spilled[kindMain1], all[kindMain1].spilled())
+		for side := range mains {
+			require.Equal(t, spilled[side], all[side].spilled())
+		}
 	}
 	s.IndexBytes = tab.stats.IndexBytes
 	require.Equal(t, s, tab.stats)

@@ -53,14 +53,14 @@ func (t *Table) buckets(group uint32) []bucket {
 // compared in place and no sum is taken.
 func (t *Table) locate(key []byte, h uint64) (place, bool) {
 	for choice, c := range candidatesOf(h, t.cur.groups) {
-		all := t.buckets(c.group)
-		p := place{group: c.group, choice: choice, main: all[c.side]}
-		if t.locateIn(&p, all[c.side], c.want, key) {
+		p := place{group: c.group, choice: choice, main: mainOf(t.cur, c)}
+		if t.locateIn(&p, p.main, c.want, key) {
 			return p, true
 		}
 		if p.main.spilled() == 0 {
 			continue
 		}
+		all := t.buckets(c.group)
 		if t.locateIn(&p, all[kindShared], c.want, key) {
 			return p, true
 		}
@@ -76,11 +76,9 @@ func (t *Table) locate(key []byte, h uint64) (place, bool) {
 }
 
 func (t *Table) locateIn(p *place, k bucket, want word, key []byte) bool {
-	for i := range k.words() {
+	n := k.words()
+	for i := nextMatch(k.b, 0, n, want); i < n; i = nextMatch(k.b, i+1, n, want) {
 		w := k.word(i)
-		if !w.matches(want) {
-			continue
-		}
 		b, _ := t.itemOf(k, w)
 		if r, ok := parseItem(b); ok && bytes.Equal(r.key, key) {
 			p.holder, p.i, p.w = k, i, w
@@ -123,24 +121,32 @@ func (t *Table) choose(c *content) (place, func(int) (int, bool), error) {
 	var places [4]place // both mains, the emptier first, then their shared buckets
 	var rooms [4]room
 	for choice, k := range candidatesOf(c.keySum, t.cur.groups) {
-		all := t.buckets(k.group)
-		places[choice] = place{group: k.group, choice: choice, main: all[k.side], holder: all[k.side]}
-		places[choice+2] = place{group: k.group, choice: choice, main: all[k.side], holder: all[kindShared]}
-		rooms[choice], rooms[choice+2] = roomOf(all[k.side]), roomOf(all[kindShared])
+		main := mainOf(t.cur, k)
+		places[choice] = place{group: k.group, choice: choice, main: main, holder: main}
+		places[choice+2] = place{group: k.group, choice: choice, main: main, holder: sharedOf(t.cur, k)}
+		rooms[choice] = roomOf(main)
 	}
-	if rooms[1].free() > rooms[0].free() && places[0].main.at != places[1].main.at {
+	if rooms[1].free() > rooms[0].free() { // never where both are the same bucket
 		places[0], places[1] = places[1], places[0]
 		places[2], places[3] = places[3], places[2]
 		rooms[0], rooms[1] = rooms[1], rooms[0]
-		rooms[2], rooms[3] = rooms[3], rooms[2]
 	}
+	n := (c.size() + granule - 1) / granule
+	if c.fitsInline() {
+		for k := range places[:2] {
+			if i, off, ok := rooms[k].pairSlot(n); ok {
+				places[k].i = i
+				return places[k], func(int) (int, bool) { return off, true }, nil
+			}
+		}
+	}
+	rooms[2], rooms[3] = roomOf(places[2].holder), roomOf(places[3].holder)
 	usable := places[:]
 	if places[2].main.spilled() == spillMask || places[3].main.spilled() == spillMask {
 		usable = places[:2] // the count of spilled entries is full
 	}
 	if c.fitsInline() {
-		n := (c.size() + granule - 1) / granule
-		for k := range usable {
+		for k := 2; k < len(usable); k++ {
 			if i, off, ok := rooms[k].pairSlot(n); ok {
 				places[k].i = i
 				return places[k], func(int) (int, bool) { return off, true }, nil
@@ -154,13 +160,13 @@ func (t *Table) choose(c *content) (place, func(int) (int, bool), error) {
 			return places[k], noCell, nil
 		}
 	}
-	if len(usable) < len(places) {
-		return place{}, nil, sundog.Errorf(sundog.NoSpace, "bucket of partition %d: %d keys of nearly one hash", t.partition, spillMask)
-	}
 	p := places[0]
 	if i, ok := t.pushOut(p.group, p.holder); ok {
 		p.i = i
 		return p, noCell, nil
+	}
+	if len(usable) < len(places) {
+		return place{}, nil, sundog.Errorf(sundog.NoSpace, "bucket of partition %d: %d keys of nearly one hash", t.partition, spillMask)
 	}
 	err := t.extraFor(&p)
 	return p, noCell, err

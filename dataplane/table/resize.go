@@ -11,8 +11,8 @@ import (
 // counted in bytes of bucket: 8 for the word, and the cell where the pair may
 // lie inline, whether or not it does.
 const (
-	growAt   = 85 // percent of the buckets' bytes wanted: split
-	shrinkAt = 72 // of what one group less would have: merge
+	growAt   = 90 // percent of the main buckets' bytes wanted: split
+	shrinkAt = 78 // of what one group less would have: merge
 
 	splitsEach = 2 // at most so many splits in one Put
 )
@@ -29,7 +29,7 @@ func (c *content) demand() int64 {
 }
 
 func capacityOf(groups uint32) int64 {
-	return int64(groups) * bucketKinds * (bucketSize - bucketHeader)
+	return int64(groups) * mains * (bucketSize - bucketHeader)
 }
 
 // growFor splits groups until so many more bytes are welcome. Where there is no
@@ -142,7 +142,7 @@ func (t *Table) copyOver(from, to []bucket, n uint32) (gone []where) {
 				writeItem(cell(dst.b, w), t.incarnation, dst.at+w.at(), &c)
 			}
 			dst.setWord(dst.words(), w)
-			if k != kindMain0 && k != kindMain1 {
+			if k >= kindShared {
 				to[sideOf(place)].addSpilled(1)
 			}
 			gone = append(gone, where{k, i})
@@ -189,7 +189,7 @@ func (t *Table) takeOut(from []bucket, gone []where) {
 	for _, at := range gone {
 		k := from[at.k]
 		w := k.word(at.i)
-		if at.k != kindMain0 && at.k != kindMain1 {
+		if at.k >= kindShared {
 			place := placeHash(t.contentOf(k, w).keySum, w.choice())
 			from[sideOf(place)].addSpilled(-1)
 		}
