@@ -78,7 +78,8 @@ type Founder struct {
 	deps   Deps
 	mu     sync.Mutex // makes judging and writing down one step
 	status atomic.Pointer[string]
-	tally  *Tally // of the own founding; only Run's goroutine
+	bound  chan struct{} // a token: HandleAsk accepted a founding, Run should look
+	tally  *Tally        // of the own founding; only Run's goroutine
 }
 
 // New returns a Founder.
@@ -89,7 +90,7 @@ func New(deps Deps) *Founder {
 	if deps.Retry <= 0 {
 		deps.Retry = time.Second
 	}
-	f := &Founder{deps: deps}
+	f := &Founder{deps: deps, bound: make(chan struct{}, 1)}
 	f.setStatus("")
 	return f
 }
@@ -117,6 +118,10 @@ func (f *Founder) HandleAsk(from sundog.NodeID, ask Ask) error {
 	}
 	if k.Accepted == nil {
 		f.deps.Logger.Info("accepted a founding", "founding", ask.Founding.String())
+		select {
+		case f.bound <- struct{}{}:
+		default:
+		}
 	}
 	return nil
 }
@@ -159,6 +164,7 @@ func (f *Founder) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-f.deps.Changes:
+	case <-f.bound:
 	case <-t.C:
 	}
 }
