@@ -85,7 +85,7 @@ func TestFounderCrashes(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.start(2, 3)
 				w.start(3, 3)
-				w.start(1, 3).crash = point
+				w.startCrashing(1, 3, point)
 				time.Sleep(10 * time.Second)
 				agreed, ok := w.nodes[2].disk.Founding()
 				require.True(t, ok)
@@ -121,7 +121,7 @@ func TestMemberRestarts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.start(2, 3)
 		w.start(3, 3)
-		w.start(1, 3).crash = "accepted"
+		w.startCrashing(1, 3, "accepted")
 		time.Sleep(10 * time.Second)
 		w.kill(1)
 		w.kill(2)
@@ -197,7 +197,7 @@ func TestOldClusterAppears(t *testing.T) {
 		w.start(2, 3)
 		old := w.start(50, 0)
 		w.kill(50)
-		old.disk.cluster = clusterG
+		old.disk.belong(clusterG)
 		w.start(50, 0)
 		time.Sleep(5 * time.Second)
 		w.kill(50)
@@ -218,12 +218,12 @@ func TestFounderHearsOfAnother(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.start(2, 3)
 		w.start(3, 3)
-		w.start(1, 3).crash = "accepted"
+		w.startCrashing(1, 3, "accepted")
 		time.Sleep(10 * time.Second)
 		w.kill(1)
 		old := w.start(50, 0)
 		w.kill(50)
-		old.disk.cluster = clusterG
+		old.disk.belong(clusterG)
 		w.start(50, 0)
 		w.start(1, 3)
 		time.Sleep(time.Minute)

@@ -75,6 +75,13 @@ func (d *disk) AcceptFounding(f Founding) error { return d.write(func() { d.acce
 func (d *disk) SetCluster(c string) error       { return d.write(func() { d.cluster = c }) }
 func (d *disk) Hear(c string) error             { return d.write(func() { d.heard = c }) }
 
+// belong makes a disk that does not run one of a cluster's.
+func (d *disk) belong(cluster string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cluster = cluster
+}
+
 func (d *disk) Cluster() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +133,10 @@ func newWorld(t testing.TB) *world {
 }
 
 // start runs a node, on its old disk if it ran before.
-func (w *world) start(id sundog.NodeID, expect int) *node {
+func (w *world) start(id sundog.NodeID, expect int) *node { return w.startCrashing(id, expect, "") }
+
+// startCrashing runs a node that dies at a point of its founding, "" for none.
+func (w *world) startCrashing(id sundog.NodeID, expect int, point string) *node {
 	w.mu.Lock()
 	n := w.nodes[id]
 	if n == nil {
@@ -135,6 +145,9 @@ func (w *world) start(id sundog.NodeID, expect int) *node {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	n.expect, n.stop, n.done, n.outcome = expect, stop, make(chan struct{}), Outcome{}
+	if point != "" {
+		n.crash = point
+	}
 	n.disk.mu.Lock()
 	n.disk.down = false
 	n.disk.mu.Unlock()
