@@ -283,6 +283,8 @@ func TestCutBlocksAtItsBound(t *testing.T) {
 		require.NoError(t, tab.Put(sizedKey(i), make([]byte, 100), version(1), 0, 1))
 	}
 	c := tab.Cut()
+	_, ok := c.Next()
+	require.True(t, ok)
 	done := make(chan int)
 	go func() {
 		i := 0
@@ -308,7 +310,48 @@ func TestCutBlocksAtItsBound(t *testing.T) {
 	}
 	c.Close()
 	require.Equal(t, 20000, <-done)
-	_, ok := c.Next()
+	_, ok = c.Next()
 	require.False(t, ok)
 	require.ErrorIs(t, c.Err(), sundog.Closed)
+}
+
+// TestUnreadCutNeverBlocks: a cut that nobody has begun to read holds no more
+// than what the table was, however much is written, and the writer never waits
+// for it; read late, it is still the table of its instant.
+func TestUnreadCutNeverBlocks(t *testing.T) {
+	const keys = 500
+	tab, _, mem := newTable(t, 8<<20)
+	write := func(n int) error {
+		for i := range keys {
+			if err := tab.Put(sizedKey(i), telling(sizedKey(i), version(n), 2000), version(n), 0, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	require.NoError(t, write(1))
+	c := tab.Cut()
+	for n := 2; n < 40; n++ { // 40 MB through a budget of 8
+		require.NoError(t, write(n))
+	}
+	require.Equal(t, keys, len(c.held))
+	require.LessOrEqual(t, len(c.young), keys)
+	// Out of memory with an unread cut is NoSpace, not a wait.
+	var err error
+	for i := 0; err == nil; i++ {
+		err = tab.Put(fmt.Appendf(nil, "more%d", i), make([]byte, 50_000), version(1), 0, 1)
+	}
+	require.ErrorIs(t, err, sundog.NoSpace)
+	seen := 0
+	for e, ok := c.Next(); ok; e, ok = c.Next() {
+		require.Equal(t, version(1), e.Version)
+		require.True(t, told(e.Key, Item{Version: e.Version, Size: len(e.Value), Value: e.Value}))
+		seen++
+	}
+	require.NoError(t, c.Err())
+	require.Equal(t, keys, seen)
+	require.Empty(t, c.held)
+	c.Close()
+	verify(t, tab)
+	require.LessOrEqual(t, mem.Used(), mem.Limit())
 }

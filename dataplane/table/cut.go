@@ -6,7 +6,7 @@ import (
 	"github.com/sundog-kv/sundog"
 )
 
-// What an open cut may hold before the writer waits for it.
+// What a cut that is being read may hold before the writer waits for it.
 const (
 	cutQueue = 64       // groups handed over and not read
 	cutHeld  = 16 << 20 // bytes of slots that the table has replaced or deleted
@@ -26,8 +26,11 @@ type Entry struct {
 // that the cut has not come to, it hands the group's buckets (words and inline
 // pairs, 3 KiB) over through a bounded queue; slots that those words name are
 // given up only after they were read. The memory of a cut is thus the queue and
-// the slots replaced meanwhile, both bounded: at the bound the writer waits for
-// Next or Close. Next must therefore not depend on the writer getting on.
+// the slots replaced meanwhile. From the first Next on both are bounded: at the
+// bound the writer waits for Next or Close, so Next must not depend on the writer
+// getting on. Until the first Next the writer never waits, since who will read
+// may itself be waiting for the writer; the cut then holds at most what the
+// table was, each group and each slot once.
 type Cut struct {
 	t      *Table
 	groups uint32 // groups at the instant of the cut
@@ -41,6 +44,8 @@ type Cut struct {
 	done    uint64    // records read whole
 	held    []heldSlot
 	heldSum int64
+	young   map[address]struct{} // slots taken since the cut and not given up: none of its business
+	begun   bool                 // Next was called
 	closed  bool
 
 	// The reader's own.
@@ -70,7 +75,7 @@ type heldSlot struct {
 func (t *Table) Cut() *Cut {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := &Cut{t: t}
+	c := &Cut{t: t, young: map[address]struct{}{}}
 	if t.closed {
 		c.closed = true
 		return c
@@ -97,17 +102,18 @@ func (t *Table) beforeChange(group uint32) {
 
 func (t *Table) anyCutFull() bool {
 	for _, c := range t.cuts {
-		if len(c.queue) >= cutQueue || c.heldSum >= cutHeld {
+		if c.begun && (len(c.queue) >= cutQueue || c.heldSum >= cutHeld) {
 			return true
 		}
 	}
 	return false
 }
 
-// cutsHold reports whether open cuts hold slots, which will be given up.
+// cutsHold reports whether cuts that are being read hold slots, which will be
+// given up.
 func (t *Table) cutsHold() bool {
 	for _, c := range t.cuts {
-		if c.heldSum > 0 {
+		if c.begun && c.heldSum > 0 {
 			return true
 		}
 	}
@@ -128,10 +134,13 @@ func (c *Cut) take(group uint32) {
 }
 
 // hold takes over a slot that the table gives up, if a record that is not read
-// yet may name it. A slot that is younger than the cut may be held as well, for
-// a while. A group that was not handed over names no slot that the table gives
-// up: handing over comes first.
+// yet may name it. A group that was not handed over names no slot that the table
+// gives up: handing over comes first.
 func (c *Cut) hold(at address, class uint8) bool {
+	if _, ok := c.young[at]; ok {
+		delete(c.young, at)
+		return false
+	}
 	if c.handed == c.done {
 		return false
 	}
@@ -189,6 +198,7 @@ func (c *Cut) advance() bool {
 		c.err = sundog.Errorf(sundog.Closed, "cut is closed")
 		return false
 	}
+	c.begun = true
 	for len(c.queue) == 0 && c.next < c.groups {
 		if c.taken[c.next>>6]>>(c.next&63)&1 == 0 {
 			c.take(c.next)
@@ -248,7 +258,7 @@ func (c *Cut) Close() {
 	i := slices.Index(t.cuts, c)
 	t.cuts = slices.Delete(t.cuts, i, i+1)
 	c.giveUp(len(c.held), i)
-	c.queue, c.reading, c.spare = nil, nil, nil
+	c.queue, c.reading, c.spare, c.young = nil, nil, nil, nil
 	if t.closed && len(t.cuts) == 0 {
 		t.destroy()
 	}

@@ -269,8 +269,14 @@ func (t *Table) write(c *content, k bucket, choice int, slot func(granules int) 
 func (t *Table) allocItem(class uint8) (address, error) {
 	for {
 		at, err := t.arena.alloc(class, false)
-		if err == nil || !t.cutsHold() {
-			return at, err
+		if err == nil {
+			for _, c := range t.cuts {
+				c.young[at] = struct{}{}
+			}
+			return at, nil
+		}
+		if !t.cutsHold() {
+			return 0, err
 		}
 		t.changed.Wait()
 	}
