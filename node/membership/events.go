@@ -74,6 +74,7 @@ type delegate struct {
 	self     *atomic.Pointer[Meta]
 	counters *counters
 	doubled  *atomic.Pointer[string] // evidence of a second process with this node's identity
+	stranger *atomic.Pointer[string] // the cluster of the last node that was kept out
 }
 
 var (
@@ -115,6 +116,7 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	}
 	if own := d.self.Load(); foreign(own.Cluster, meta.Cluster) && !d.box.admitted(n.Name) {
 		d.counters.foreign.Add(1)
+		d.stranger.Store(&meta.Cluster)
 		return sundog.Errorf(sundog.Denied, "node %s is of cluster %s, this one of %s", meta.Node, meta.Cluster, own.Cluster)
 	}
 	return nil

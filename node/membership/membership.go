@@ -25,6 +25,7 @@ type Membership struct {
 	box      *mailbox
 	counters counters
 	doubled  atomic.Pointer[string]
+	stranger atomic.Pointer[string] // another cluster's id
 
 	selfMu sync.Mutex // orders changes of self
 	self   atomic.Pointer[Meta]
@@ -84,7 +85,7 @@ func (m *Membership) start(ctx context.Context) error {
 		m.own, m.cfg.Transport = own, own
 	}
 	lib := m.cfg.library()
-	d := &delegate{box: m.box, self: &m.self, counters: &m.counters, doubled: &m.doubled}
+	d := &delegate{box: m.box, self: &m.self, counters: &m.counters, doubled: &m.doubled, stranger: &m.stranger}
 	lib.Delegate, lib.Events, lib.Alive, lib.Conflict = d, d, d, d
 	lib.Logger = newLibraryLog(m.cfg.Logger, &m.counters)
 	ip, port, err := m.cfg.Transport.FinalAdvertiseAddr("", 0)
@@ -185,6 +186,15 @@ func (m *Membership) Doubled() error {
 	return nil
 }
 
+// ForeignCluster returns the id of another cluster whose node was kept out last,
+// "" for none: two clusters that reach each other, usually by a wrong seed.
+func (m *Membership) ForeignCluster() string {
+	if c := m.stranger.Load(); c != nil {
+		return *c
+	}
+	return ""
+}
+
 // eventLoop turns events into snapshots.
 func (m *Membership) eventLoop(ctx context.Context) {
 	t := &table{records: map[string]record{}}
@@ -202,10 +212,13 @@ func (m *Membership) eventLoop(ctx context.Context) {
 // refresh publishes the snapshot of t where it differs from the last.
 func (m *Membership) refresh(t *table) {
 	self := *m.self.Load()
-	members, elder := t.view(Member{Meta: self, Gossip: m.gossip})
+	members, elder, stranger := t.view(Member{Meta: self, Gossip: m.gossip})
 	if elder > 0 {
 		evidence := doubledByBoot(self.Node, self.Boot, elder)
 		m.doubled.CompareAndSwap(nil, &evidence)
+	}
+	if stranger != "" {
+		m.stranger.Store(&stranger)
 	}
 	if last := m.members.Load(); last != nil && slices.Equal(*last, members) {
 		return

@@ -214,6 +214,9 @@ func TestForeignCluster(t *testing.T) {
 		require.NoError(t, err)
 		s.within(30*time.Second, "counted", func() bool { return a.Stats().Foreign > 0 })
 		require.NotContains(t, ids(a), 5)
+		require.Equal(t, clusterB, a.ForeignCluster())
+		require.Equal(t, clusterA, e.ForeignCluster())
+		require.Empty(t, d.ForeignCluster())
 		closeAll([]*Membership{a, b, c, d, e})
 	})
 }

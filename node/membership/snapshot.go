@@ -34,8 +34,9 @@ func (t *table) apply(events map[string]record, note func(record)) {
 
 // view builds the snapshot: this node, and of every other id its newest boot,
 // sorted by id, without nodes of another cluster. elder is the boot of a newer
-// process with this node's own id, 0 for none.
-func (t *table) view(self Member) (members []Member, elder uint64) {
+// process with this node's own id, 0 for none; stranger is another cluster's id
+// of which a node was left out, "" for none.
+func (t *table) view(self Member) (members []Member, elder uint64, stranger string) {
 	newest := map[sundog.NodeID]Member{}
 	for _, r := range t.records {
 		m := Member{Meta: r.meta, Gossip: r.gossip}
@@ -46,6 +47,7 @@ func (t *table) view(self Member) (members []Member, elder uint64) {
 			}
 			continue
 		case foreign(self.Cluster, m.Cluster):
+			stranger = m.Cluster
 			continue
 		}
 		if known, ok := newest[m.Node]; !ok || m.Boot > known.Boot {
@@ -64,7 +66,7 @@ func (t *table) view(self Member) (members []Member, elder uint64) {
 		}
 		return 1
 	})
-	return members, elder
+	return members, elder, stranger
 }
 
 func doubledByBoot(id sundog.NodeID, own, other uint64) string {
