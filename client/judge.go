@@ -70,6 +70,10 @@ const (
 	maxHops  = 4
 	// minAttempt is the least time an attempt of a read is given.
 	minAttempt = 200 * time.Millisecond
+	// lastChance is the least time left in which a mutation is sent once more:
+	// with less, its answer may come too late and leave the outcome unknown,
+	// where it is known not to be done now.
+	lastChance = 20 * time.Millisecond
 )
 
 // pauseFor is the n-th pause of a call, n from 0: doubling from minPause to

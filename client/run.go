@@ -62,7 +62,7 @@ func (c *Client) run(ctx context.Context, r route, x exchange) {
 			x.fail(c.verdict(ctx, &t, x, act, err))
 			return
 		}
-		if !c.prepare(ctx, &t, r, node, act, err) {
+		if !c.prepare(ctx, &t, r, node, act, err) || tooLate(ctx, x) {
 			x.fail(c.verdict(ctx, &t, x, act, err))
 			return
 		}
@@ -172,6 +172,13 @@ func notSent(addr string, err error) *sundog.Error {
 
 // over reports whether the call may make no further attempt.
 func (c *Client) over(ctx context.Context) bool { return ctx.Err() != nil || c.closed() }
+
+// tooLate reports whether sending a mutation once more could only make its
+// outcome unknown.
+func tooLate(ctx context.Context, x exchange) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && x.mutates() && time.Until(deadline) < lastChance
+}
 
 // verdict is the error a call ends with after its last attempt ended with err.
 func (c *Client) verdict(ctx context.Context, t *tries, x exchange, act action, err *sundog.Error) *sundog.Error {

@@ -4,8 +4,9 @@
 //
 // # Goroutines
 //
-// start runs one that waits for signals, load one for each lane; both are joined
-// before the command returns, except that a second signal ends start at once.
+// start runs the server on one, which is left only by a second signal; commands
+// that talk to a cluster have one that waits for a signal; load has one for each
+// lane. All others than that of start are joined before the command returns.
 package main
 
 import (
