@@ -27,10 +27,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience of the tests: at least five times what is expected.
-const testDeadline = 30 * time.Second
+const testDeadline = 60 * time.Second
 
 func testTimings() sundog.Timings {
-	return sundog.Timings{Heartbeat: 300 * time.Millisecond, Lease: 150 * time.Millisecond}
+	return sundog.Timings{Heartbeat: 400 * time.Millisecond, Lease: 200 * time.Millisecond}
 }
 
 // cluster is a handful of nodes in this process, on loopback.

@@ -362,6 +362,7 @@ func TestTwelveRestart(t *testing.T) {
 	const size = 12
 	c := newCluster(t, size, func(i int, cfg *Config) {
 		cfg.BootstrapExpect = 0
+		cfg.Timings = sundog.DefaultTimings() // twelve nodes, few cores
 		if i == 0 {
 			cfg.BootstrapExpect = 1
 		}
