@@ -70,6 +70,31 @@ func (a *Arena) Stats() ArenaStats {
 	}
 }
 
+// FreeSlots is how many items of that key and value length the arena surely
+// takes out of line without mapping more memory, whatever their version and
+// deadline: free slots in spans that are used, and those that a kept empty chunk
+// gives. Free pages of other chunks are not counted, nor is what waits in the
+// quarantine, so the truth may be more.
+func (a *Arena) FreeSlots(keyLen, valueLen int) int64 {
+	most := classOf(itemFixed + 16 + keyLen + valueLen)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.freeOf(most)
+	for least := classOf(itemFixed + keyLen + valueLen); least < most; least++ {
+		n = min(n, a.freeOf(least))
+	}
+	return n
+}
+
+func (a *Arena) freeOf(class uint8) int64 {
+	n := a.items.free[class]
+	if spare := a.items.spare; spare != nil {
+		pages := spanPages(class)
+		n += int64(len(spare.pages) / pages * (pages * pageSize / classSize(class)))
+	}
+	return n
+}
+
 // Close gives the arena's memory back. All its tables must be closed before:
 // kind Conflict otherwise, and nothing has happened. It waits for readers that
 // are still inside a Get of a closed table, which takes microseconds.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/dataplane"
 )
 
@@ -149,4 +150,31 @@ func TestHeader(t *testing.T) {
 		}
 	}
 	t.Fatal("no candidate carries the term of the delete")
+}
+
+// TestFreeSlots: what the arena says it takes without more memory, it takes.
+func TestFreeSlots(t *testing.T) {
+	for _, size := range []int{200, 1000, 1008, 5000, 40_000} {
+		tab, arena, mem := newTable(t, 2<<20)
+		var err error
+		n := 0
+		for ; err == nil; n++ {
+			err = tab.Put(sizedKey(n), make([]byte, size), version(1), 0, 1)
+		}
+		require.ErrorIs(t, err, sundog.NoSpace)
+		require.Zero(t, arena.FreeSlots(16, size))
+		for i := 0; i < n/3; i++ {
+			tab.Delete(sizedKey(i), 1)
+		}
+		arena.tidy()
+		used, free := mem.Used(), arena.FreeSlots(16, size)
+		if mediumMax > size {
+			require.Positive(t, free)
+		}
+		for i := range int(free) {
+			require.NoError(t, tab.Put(sizedKey(i), make([]byte, size), version(1), 0, 1))
+		}
+		require.Equal(t, used, mem.Used())
+		verify(t, tab)
+	}
 }

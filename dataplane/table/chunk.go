@@ -9,23 +9,23 @@ import (
 	"github.com/sundog-kv/sundog/dataplane"
 )
 
-// Chunks are mapped in these sizes: a sixty-fourth of what the heap has
+// Chunks are mapped in these sizes: a 128th of what the heap has
 // already, within the bounds, so that little is mapped in vain and a large pool
 // has few regions; smaller ones where the budget's last bytes ask for it.
 const (
 	chunkMin   = 256 << 10
 	chunkMax   = maxChunk
 	chunkLeast = 2 * pageSize
-	chunkShare = 64
+	chunkShare = 128
 )
 
 // page describes a page of a chunk; the first page of a span describes the
 // span. It has no pointers, so that large arenas cost the collector nothing.
 type page struct {
-	free       [6]uint64 // free slots, one bit each: at most 16 KiB / 48 B = 341 in a span of more than one slot
-	prev, next spanRef   // in the heap's list of spans of this class with a free slot
-	head       uint16    // pages back to the first page of the span
-	run        uint16    // pages of the span; 0: this page is free (first pages only)
+	free       [maxSlots / 64]uint64 // free slots, one bit each
+	prev, next spanRef               // in the heap's list of spans of this class with a free slot
+	head       uint16                // pages back to the first page of the span
+	run        uint16                // pages of the span; 0: this page is free (first pages only)
 	slots      uint16
 	freeSlots  uint16
 	class      uint8
@@ -112,6 +112,10 @@ type heap struct {
 	reserved int64
 	live     int64
 	spare    *chunk // an empty chunk that is kept
+
+	// free counts the free slots of a class in spans that take new ones: those
+	// in the lists.
+	free [maxClass + 1]int64
 }
 
 func (h *heap) span(r spanRef) *page { return &h.arena.chunk(r.chunk()).pages[r.page()] }
@@ -134,7 +138,9 @@ func (h *heap) alloc(class uint8) (address, error) {
 			break
 		}
 	}
-	if p.freeSlots--; p.freeSlots == 0 {
+	p.freeSlots--
+	h.free[class]--
+	if p.freeSlots == 0 {
 		h.unlist(ref, p)
 	}
 	size := classSize(class)
@@ -224,6 +230,9 @@ func (h *heap) release(at address, class uint8) {
 	}
 	p.free[slot>>6] |= 1 << (slot & 63)
 	p.freeSlots++
+	if p.listed {
+		h.free[class]++
+	}
 	h.live -= int64(size)
 	c.live -= int64(size)
 	ref := spanRef(uint64(c.id)<<16 | uint64(first))
@@ -280,6 +289,7 @@ func (h *heap) drop(c *chunk) {
 func (h *heap) list(ref spanRef, p *page) {
 	next := h.partial[p.class]
 	p.prev, p.next, p.listed = 0, next, true
+	h.free[p.class] += int64(p.freeSlots)
 	if next != 0 {
 		h.span(next).prev = ref
 	}
@@ -299,4 +309,5 @@ func (h *heap) unlist(ref spanRef, p *page) {
 		h.span(p.next).prev = p.prev
 	}
 	p.prev, p.next, p.listed = 0, 0, false
+	h.free[p.class] -= int64(p.freeSlots)
 }

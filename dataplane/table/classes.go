@@ -22,6 +22,7 @@ const (
 	largestSlot = (maxClass - mediumTop + mediumMax/pageSize) * pageSize
 
 	bucketClass = bucketSize / granule
+	maxSlots    = 384 // of a span
 )
 
 // classOf is the smallest class of at least size bytes, up to largestSlot.
@@ -66,17 +67,24 @@ func classSize(class uint8) int {
 	}
 }
 
-// spanPages is the pages of a span of the class: the fewest that hold four
-// slots or more with a thirty-second of waste or less, at least two; and exactly
-// the slot for classes of whole pages.
+// spanPages is the pages of a span of the class. Of the few shortest spans of at
+// least two pages and four slots it is the first that wastes a 128th or less,
+// else the one that wastes least; for classes of whole pages exactly the slot.
 func spanPages(class uint8) int {
 	size := classSize(class)
 	if size > mediumMax {
 		return size / pageSize
 	}
-	for n := 2; ; n++ {
-		if bytes := n * pageSize; bytes/size >= 4 && bytes%size <= bytes/32 {
+	shortest := max(2, (4*size+pageSize-1)/pageSize)
+	best := shortest
+	for n := shortest; n <= shortest+6 && n*pageSize/size <= maxSlots; n++ {
+		waste := n * pageSize % size
+		if waste*128 <= n*pageSize {
 			return n
 		}
+		if waste*best < best*pageSize%size*n {
+			best = n
+		}
 	}
+	return best
 }

@@ -96,4 +96,32 @@ func verify(t require.TestingT, tab *Table) {
 	require.Equal(t, s, tab.stats)
 	require.Equal(t, demand, tab.demand)
 	require.Equal(t, headerBlockSum(tab.header), loadWord(tab.header, headSum))
+	verifyArena(t, tab.arena)
+}
+
+// verifyArena counts what the arena counts.
+func verifyArena(t require.TestingT, a *Arena) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, h := range []*heap{&a.items, &a.index} {
+		var live, reserved int64
+		var free [maxClass + 1]int64
+		for _, c := range h.chunks {
+			reserved += c.region.Size()
+			inChunk := int64(0)
+			for _, p := range c.pages {
+				if p.run > 0 {
+					inChunk += int64(p.slots-p.freeSlots) * int64(classSize(p.class))
+					if !c.evac.Load() {
+						free[p.class] += int64(p.freeSlots)
+					}
+				}
+			}
+			require.Equal(t, inChunk, c.live)
+			live += inChunk
+		}
+		require.Equal(t, live, h.live)
+		require.Equal(t, reserved, h.reserved)
+		require.Equal(t, free, h.free)
+	}
 }
