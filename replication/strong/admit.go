@@ -131,9 +131,6 @@ const maxLeaders = 8
 // charge counts the op against the pool's share of this partition. It reports
 // whether it did: not where the quota was lifted meanwhile.
 func (p *Partition) charge(pl *pool, key []byte, size int64) (bool, error) {
-	if p.machine.state.pools[pl.id] != pl {
-		return false, p.notHere(pl.id)
-	}
 	limit := p.share(pl.spec.Load().quota)
 	if limit == noShare {
 		return false, nil

@@ -188,6 +188,7 @@ func TestStopsAtWhatItCannotDo(t *testing.T) {
 		"tick with a tail":       append(appendTick(nil), 1),
 		"check cut off":          appendCheck(nil, 1, 2)[:5],
 		"pools cut off":          poolsCommand(9, 1, 2)[:20],
+		"pools with a tail":      append(poolsCommand(9, 1), 0),
 		"pools out of order":     poolsCommand(9, 2, 1),
 	} {
 		r := newReplica(t, testArenas()).withPools(1, 7)

@@ -164,7 +164,7 @@ func (p *Partition) Scan(ctx context.Context, req rpc.ScanRequest) (rpc.ScanRepl
 	p.machine.guard.read(func(v *view) {
 		var pl *pool
 		if pl, failed = p.poolIn(v, era, req.Pool); failed == nil {
-			reply = pl.scan(req, limit, p.now())
+			reply = pl.scan(req, limit)
 		}
 	})
 	if failed != nil {
@@ -173,10 +173,10 @@ func (p *Partition) Scan(ctx context.Context, req rpc.ScanRequest) (rpc.ScanRepl
 	return reply, nil
 }
 
-func (p *pool) scan(req rpc.ScanRequest, limit int, now int64) (reply rpc.ScanReply) {
+func (p *pool) scan(req rpc.ScanRequest, limit int) (reply rpc.ScanReply) {
 	size := 0
 	reply.Next = p.table.Scan(req.Cursor, limit, func(key []byte, it table.Item) bool {
-		if !bytes.HasPrefix(key, req.Prefix) || isDue(it.Deadline, now) {
+		if !bytes.HasPrefix(key, req.Prefix) {
 			return true
 		}
 		item := rpc.ScanItem{Key: slices.Clone(key), Version: it.Version, Deadline: it.Deadline}

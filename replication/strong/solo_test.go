@@ -28,7 +28,7 @@ type solo struct {
 	leading bool
 	index   uint64
 	ticks   int
-	barrier int      // how many were applied
+	passed  func()   // called after each barrier, if set
 	hide    bool     // the outcome of a proposal is not told, and it is applied later
 	later   [][]byte // those
 }
@@ -95,8 +95,10 @@ func (g *solo) Barrier(ctx context.Context) error {
 		g.apply(c)
 	}
 	g.later = nil
-	g.barrier++
 	g.apply()
+	if g.passed != nil {
+		g.passed()
+	}
 	return nil
 }
 
