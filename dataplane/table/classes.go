@@ -77,7 +77,7 @@ func spanPages(class uint8) int {
 	}
 	shortest := max(2, (4*size+pageSize-1)/pageSize)
 	best := shortest
-	for n := shortest; n <= shortest+6 && n*pageSize/size <= maxSlots; n++ {
+	for n := shortest; n <= shortest+11 && n*pageSize/size <= maxSlots; n++ {
 		waste := n * pageSize % size
 		if waste*128 <= n*pageSize {
 			return n
