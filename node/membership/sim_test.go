@@ -45,7 +45,11 @@ func TestAllRestartAtOnce(t *testing.T) {
 // and forget the names afterwards.
 func TestFreshNamesJoinAndLeave(t *testing.T) {
 	bubble(t, func(t *testing.T, s *sim) {
-		const stay, fresh, batch = 12, 500, 50
+		const stay, batch = 12, 50
+		fresh := 500
+		if underRace {
+			fresh = 100
+		}
 		var members []*Membership
 		sees := func(n int) func() bool {
 			return func() bool {
