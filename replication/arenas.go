@@ -19,12 +19,13 @@ type Arenas struct {
 
 	mu       sync.Mutex // guards the rest
 	byPool   map[sundog.PoolID]*sharedArena
-	promised int64
+	promised int64 // bytes
 }
 
 type sharedArena struct {
-	arena *table.Arena
-	refs  int
+	arena    *table.Arena
+	refs     int
+	promised int64 // free slots, of whatever size
 }
 
 // NewArenas returns the arenas of a node with this memory. A nil logger
@@ -67,34 +68,48 @@ func (a *Arenas) Release(pool sundog.PoolID) {
 	}
 }
 
-// Promise sets node memory aside for n bytes of keys and values that are about
-// to be proposed, and returns what it set aside. Only memory that is not mapped
-// yet may be promised, less a reserve: free slots inside mapped chunks fit some
-// sizes and not others, and differ between replicas, while a replica that finds
-// no room in Apply has to stop. Chunks that deletions empty are unmapped, and so
-// come back. Since the nodes that share partitions promise at the same time what
-// each then stores on all of them, each promises only one of leaders parts of
-// what it has itself. The error is of kind NoSpace with Used and Limit; nothing
-// is set aside then.
-func (a *Arenas) Promise(n int64, leaders int) (int64, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	n = room(n)
-	used, limit := a.mem.Used(), a.mem.Limit()
-	if a.promised+n > (limit-used-reserve(limit))/int64(max(1, leaders)) {
-		err := sundog.Errorf(sundog.NoSpace, "this node's memory is full: %d of %d bytes in use, %d promised, %d more asked for", used, limit, a.promised, n)
-		err.Used, err.Limit = used, limit
-		return 0, err
-	}
-	a.promised += n
-	return n, nil
+// Promise is node memory set aside for one mutation on its way. The zero
+// Promise is of nothing.
+type Promise struct {
+	bytes int64         // of memory that is not mapped yet
+	slot  sundog.PoolID // or a free slot of this pool's arena
 }
 
-// Settle ends a Promise that set n bytes aside.
-func (a *Arenas) Settle(n int64) {
+// Promise sets node memory aside for a pair that is about to be proposed.
+//
+// It is taken from what is not mapped yet, less a reserve, or, where that is
+// spent, from the free slots of the pair's own size class: other free bytes
+// inside mapped chunks may not fit it, and a replica that finds no room in Apply
+// has to stop. Since the nodes that share partitions promise at the same time
+// what each then stores on all of them, each promises only one of leaders parts
+// of what it has itself. The error is of kind NoSpace with Used and Limit;
+// nothing is set aside then.
+func (a *Arenas) Promise(pool sundog.PoolID, keySize, valueSize, leaders int) (Promise, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.promised -= n
+	n, parts := room(int64(keySize+valueSize)), int64(max(1, leaders))
+	used, limit := a.mem.Used(), a.mem.Limit()
+	if a.promised+n <= (limit-used-reserve(limit))/parts {
+		a.promised += n
+		return Promise{bytes: n}, nil
+	}
+	if s := a.byPool[pool]; s != nil && s.promised < s.arena.FreeSlots(keySize, valueSize)/parts {
+		s.promised++
+		return Promise{slot: pool}, nil
+	}
+	err := sundog.Errorf(sundog.NoSpace, "this node's memory is full: %d of %d bytes in use, %d promised, %d more asked for", used, limit, a.promised, n)
+	err.Used, err.Limit = used, limit
+	return Promise{}, err
+}
+
+// Settle ends a Promise.
+func (a *Arenas) Settle(p Promise) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.promised -= p.bytes
+	if s := a.byPool[p.slot]; s != nil && s.promised > 0 {
+		s.promised--
+	}
 }
 
 // reserve is what Promise leaves free, 1/32 of the memory within bounds: room

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/replication"
 	"github.com/sundog-kv/sundog/rpc"
 )
 
@@ -12,14 +13,15 @@ import (
 type ticket struct {
 	pool    *pool
 	key     string // "" when no quota is charged
-	promise int64  // bytes of node memory
+	promise replication.Promise
 }
 
 // candidate is an op on its way through admission.
 type candidate struct {
 	pool    *pool
-	size    int64 // bytes of key and value that it may store
-	charged bool  // against a quota
+	stores  bool
+	value   int  // bytes of the value that it may store
+	charged bool // against a quota
 }
 
 // admit decides which ops may go into the log: results of those that may not get
@@ -38,7 +40,7 @@ func (p *Partition) admit(ctx context.Context, ops []rpc.Op, results []rpc.OpRes
 	}
 	tickets := make([]ticket, 0, len(ops))
 	for i, c := range all {
-		if results[i].Err != nil || c.size == 0 {
+		if results[i].Err != nil || !c.stores {
 			continue
 		}
 		if c.charged && !locked {
@@ -71,11 +73,11 @@ func (p *Partition) check(ctx context.Context, op *rpc.Op) (candidate, *sundog.E
 	c := candidate{pool: pl}
 	switch op.Code {
 	case rpc.OpPut:
-		c.size = int64(len(op.Key) + len(op.Value))
+		c.stores, c.value = true, len(op.Value)
 	case rpc.OpIncr:
-		c.size = int64(len(op.Key) + counterSize)
+		c.stores, c.value = true, counterSize
 	}
-	c.charged = c.size > 0 && spec.quota > 0
+	c.charged = c.stores && spec.quota > 0
 	return c, nil
 }
 
@@ -98,7 +100,7 @@ func checkOp(op *rpc.Op) error {
 // reserve sets aside the room that the op may need: node memory, and the pool's
 // share where it is charged (the machine's lock is held then).
 func (p *Partition) reserve(c candidate, key []byte) (ticket, error) {
-	promise, err := p.arenas.Promise(c.size, p.leaders())
+	promise, err := p.arenas.Promise(c.pool.id, len(key), c.value, p.leaders())
 	if err != nil {
 		return ticket{}, err
 	}
@@ -106,7 +108,7 @@ func (p *Partition) reserve(c candidate, key []byte) (ticket, error) {
 	if !c.charged {
 		return t, nil
 	}
-	charged, err := p.charge(c.pool, key, c.size)
+	charged, err := p.charge(c.pool, key, int64(len(key)+c.value))
 	if err != nil {
 		p.arenas.Settle(t.promise)
 		return ticket{}, err

@@ -122,7 +122,7 @@ func TestUnknownKeepsItsRoom(t *testing.T) {
 }
 
 func nothingPromised(t *testing.T, b *bench) {
-	_, err := b.arenas.Promise(testMemory*2/5, 1) // counts double
+	_, err := b.arenas.Promise(99, 0, testMemory*2/5, 1) // counts double
 	require.NoError(t, err)
 }
 
@@ -144,7 +144,7 @@ func TestBusyPartitionRespectsTheDeadline(t *testing.T) {
 func TestNodeMemoryIsRefusedBeforeTheLog(t *testing.T) {
 	const memory = 64 << 20
 	b := openSolo(t, memory, strongPool(1, 0))
-	value := strings.Repeat("v", 100_000)
+	value := strings.Repeat("v", 10_000)
 	n := 0
 	var refused *sundog.Error
 	for ; refused == nil && n < 2*memory/len(value); n++ {
@@ -157,8 +157,12 @@ func TestNodeMemoryIsRefusedBeforeTheLog(t *testing.T) {
 	require.Empty(t, b.Status().Alarm)
 	require.Greater(t, n*len(value), memory/2, "most of the memory is usable")
 	require.Equal(t, value, string(b.read(t, 1, "0")[0].Item.Value))
+	for i := range 20 {
+		b.one(t, del(1, fmt.Sprint(50*i)))
+	}
+	require.Eventually(t, func() bool { return b.one(t, put(1, "again", value)).Err == nil }, eventually, 10*time.Millisecond, "their slots are free")
 	for i := range n / 2 {
 		b.one(t, del(1, fmt.Sprint(i)))
 	}
-	require.Eventually(t, func() bool { return b.one(t, put(1, "again", value)).Err == nil }, eventually, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.one(t, put(1, "larger", strings.Repeat("v", 100_000))).Err == nil }, eventually, 10*time.Millisecond, "chunks come back")
 }
