@@ -163,3 +163,64 @@ func TestLimits(t *testing.T) {
 	_, ok = tab.Cut().Next()
 	require.False(t, ok)
 }
+
+// TestOneHashNoSpace: the same in a budget that ends amid extra buckets: splits
+// and puts that fail leave a sound table.
+func TestOneHashNoSpace(t *testing.T) {
+	for limit := int64(400 << 10); limit < 900<<10; limit += 48 << 10 {
+		tab, _, _ := newTable(t, limit)
+		keys := colliding(t, 4000)
+		n, failed := 0, 0
+		for i := 0; failed < 20 && i < len(keys); i++ {
+			if tab.Put(keys[i], telling(keys[i], version(i+1), 40), version(i+1), 0, 1) != nil {
+				failed++
+			} else {
+				n++
+			}
+			if tab.Put(sizedKey(i), telling(sizedKey(i), version(1), 100), version(1), 0, 1) == nil {
+				n++
+			}
+		}
+		require.Equal(t, 20, failed)
+		require.Equal(t, int64(n), tab.Stats().Keys)
+		verify(t, tab)
+		tab.Close()
+	}
+}
+
+// TestDamage: bits that flip in the memory are found, never handed out, by Get,
+// Scan and Cut alike.
+func TestDamage(t *testing.T) {
+	for _, size := range []int{50, 500} {
+		tab, _, _ := newTable(t, 64<<20)
+		key := []byte("key")
+		require.NoError(t, tab.Put(key, telling(key, version(1), size), version(1), 0, 1))
+		c := tab.Cut()
+		at := whereIs(tab, key)
+		tab.arena.bytes(at.at, at.size)[itemFixed+len(key)+20] ^= 4
+		corrupt := func(fn func()) {
+			defer func() {
+				err, ok := recover().(error)
+				require.True(t, ok)
+				require.ErrorIs(t, err, sundog.Corrupt)
+			}()
+			fn()
+		}
+		corrupt(func() { tab.Get(key, nil) })
+		corrupt(func() { tab.Scan(0, 10, func([]byte, Item) bool { return true }) })
+		_, ok := c.Next()
+		require.False(t, ok)
+		require.ErrorIs(t, c.Err(), sundog.Corrupt)
+		c.Close()
+		require.True(t, tab.Delete(key, 1), "the writer gets rid of it")
+	}
+	tab, _, _ := newTable(t, 64<<20)
+	tab.mu.Lock()
+	tab.buckets(0)[2].b[offTerm] ^= 1
+	tab.mu.Unlock()
+	require.Panics(t, func() {
+		for i := range 64 { // some of them belong to the damaged bucket
+			tab.Get(sizedKey(i), nil)
+		}
+	})
+}

@@ -95,10 +95,8 @@ func TestReadersDuringWrites(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	select {
-	case why := <-fail:
-		t.Fatal(why)
-	default:
+	if len(fail) > 0 {
+		t.Fatal(<-fail)
 	}
 	verify(t, tab)
 	t.Logf("%d hits, %d misses, geometry epoch %d, %d locked", hits.Load(), misses.Load(), tab.cur.epoch, tab.Stats().Contended)
@@ -187,6 +185,36 @@ func TestScanDuringWrites(t *testing.T) {
 	require.Positive(t, scans.Load())
 }
 
+// checkCut reads a cut, slowly if asked, and compares it with what the table was.
+func checkCut(t *testing.T, c *Cut, want map[string]sundog.Version, slow bool) {
+	defer c.Close()
+	got := map[string]sundog.Version{}
+	for e, ok := c.Next(); ok; e, ok = c.Next() {
+		if !told(e.Key, Item{Version: e.Version, Size: len(e.Value), Value: e.Value}) {
+			t.Errorf("wrong bytes under %q", e.Key)
+		}
+		if _, twice := got[string(e.Key)]; twice {
+			t.Errorf("%q twice", e.Key)
+		}
+		got[string(e.Key)] = e.Version
+		for n := 0; slow && len(got)%500 == 0 && n < 300; n++ {
+			runtime.Gosched()
+		}
+	}
+	if c.Err() != nil {
+		t.Error(c.Err())
+	}
+	if len(got) != len(want) {
+		t.Errorf("cut has %d keys, want %d", len(got), len(want))
+	}
+	for k, v := range want {
+		if got[k] != v {
+			t.Errorf("%q: version %v, want %v", k, got[k], v)
+			return
+		}
+	}
+}
+
 // TestCutDuringWrites: every cut is the table of its instant, though the writer
 // goes on at full speed with growth, replacement and deletion, and what the cuts
 // hold stays within their bound.
@@ -220,40 +248,7 @@ func TestCutDuringWrites(t *testing.T) {
 		for k, v := range current {
 			want[k] = v
 		}
-		wg.Go(func() {
-			defer c.Close()
-			got := map[string]sundog.Version{}
-			for {
-				e, ok := c.Next()
-				if !ok {
-					break
-				}
-				if !told(e.Key, Item{Version: e.Version, Size: len(e.Value), Value: e.Value}) {
-					t.Errorf("wrong bytes under %q", e.Key)
-				}
-				if _, twice := got[string(e.Key)]; twice {
-					t.Errorf("%q twice", e.Key)
-				}
-				got[string(e.Key)] = e.Version
-				if round%3 == 0 && len(got)%500 == 0 {
-					for range 300 { // a slow snapshot writer
-						runtime.Gosched()
-					}
-				}
-			}
-			if c.Err() != nil {
-				t.Error(c.Err())
-			}
-			if len(got) != len(want) {
-				t.Errorf("cut has %d keys, want %d", len(got), len(want))
-			}
-			for k, v := range want {
-				if got[k] != v {
-					t.Errorf("%q: version %v, want %v", k, got[k], v)
-					return
-				}
-			}
-		})
+		wg.Go(func() { checkCut(t, c, want, round%3 == 0) })
 		for range 2500 {
 			write()
 			tab.mu.Lock()

@@ -31,8 +31,8 @@ func (t *Table) Compact() (more bool) {
 		if !t.wantsShrink() || !t.merge() {
 			break
 		}
-		more = t.wantsShrink()
 	}
+	more = t.wantsShrink()
 	t.arena.tidy()
 	if t.arena.round.Load() != t.walk.round {
 		t.walkGroups(compactGroups)

@@ -17,6 +17,7 @@ type move struct {
 // is published, then the old group is marked moved, then its entries die there.
 // It does nothing and returns false where the buddy has no room.
 func (t *Table) merge() bool {
+	t.unmerged.groups, t.unmerged.demand = t.cur.groups, t.demand
 	last := t.cur.groups - 1
 	into := buddyOf(last)
 	from := slices.Clone(t.buckets(last))
@@ -60,6 +61,7 @@ func (t *Table) merge() bool {
 		old := t.segmentAt(int(seg))
 		t.retireIndex(old, classOf(segmentSize(int(seg))))
 	}
+	t.unmerged.groups = 0
 	return true
 }
 

@@ -42,8 +42,12 @@ func (t *Table) growFor(more int64) {
 	}
 }
 
-// wantsShrink reports whether one group less would do.
+// wantsShrink reports whether one group less would do. After a merge that found
+// no room it is false until the entries want a hundredth less.
 func (t *Table) wantsShrink() bool {
+	if t.unmerged.groups == t.cur.groups && t.demand*100 > t.unmerged.demand*99 {
+		return false
+	}
 	return t.cur.groups > 1 && len(t.cuts) == 0 && t.demand*100 < capacityOf(t.cur.groups-1)*shrinkAt
 }
 

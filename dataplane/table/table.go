@@ -62,7 +62,11 @@ type Table struct {
 	stats     Stats
 	contended int64
 	demand    int64 // bytes that the entries want in the index; resize.go
-	walk      struct {
+	unmerged  struct {
+		groups uint32 // when the last merge found no room; 0: it did
+		demand int64
+	}
+	walk struct {
 		round  uint64 // last compaction round that needs no more of this table
 		target uint64 // round the walk is for
 		group  uint32 // next group to walk
