@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 
 	"github.com/sundog-kv/sundog"
@@ -11,8 +10,16 @@ import (
 	"github.com/sundog-kv/sundog/rpc"
 )
 
-// maxScanPage bounds the items of one page whatever the request asks for.
-const maxScanPage = 10_000
+const (
+	// maxScanPage bounds the items of one page whatever the request asks for.
+	maxScanPage = 10_000
+	// answerBytes is where an answer of several partitions is full; an engine
+	// bounds its own part alike, so that the whole fits a frame.
+	answerBytes = 3 << 20
+	// partsAtOnce bounds the partitions of one request that are worked on at
+	// once, and with answerBytes the memory that a hostile request can take.
+	partsAtOnce = 8
+)
 
 // dataService answers the data methods from the replicas hosted here.
 type dataService struct {
@@ -112,8 +119,12 @@ func (d *dataService) read(ctx context.Context, id sundog.PoolID, keys [][]byte,
 		}
 		split.add(m.PartitionOf(key), i)
 	}
+	var size atomic.Int64 // of the values read so far
 	split.each(func(p sundog.Partition, at []int) {
 		engine, err := d.engine(m, pool, p)
+		if size.Load() > answerBytes {
+			err = answerFull()
+		}
 		if err != nil {
 			for _, i := range at {
 				results[i].Err = err
@@ -123,9 +134,31 @@ func (d *dataService) read(ctx context.Context, id sundog.PoolID, keys [][]byte,
 		for j, r := range engine.Get(ctx, id, pick(keys, at)) {
 			r.Err = d.told(r.Err, m)
 			results[at[j]] = r
+			size.Add(int64(len(r.Item.Value)))
 		}
 	})
+	if size.Load() > answerBytes && len(split) > 1 {
+		cutAnswer(results)
+	}
 	return results
+}
+
+// cutAnswer takes values out of an answer that would not fit a frame. The first
+// one always stays, so that asking again for the rest makes progress.
+func cutAnswer(results []rpc.GetResult) {
+	size := 0
+	for i := range results {
+		n := len(results[i].Item.Value)
+		if size > 0 && size+n > answerBytes {
+			results[i] = rpc.GetResult{Err: answerFull()}
+			continue
+		}
+		size += n
+	}
+}
+
+func answerFull() *sundog.Error {
+	return sundog.Errorf(sundog.Unavailable, "not read: the answer is full at %d bytes; ask for fewer keys at once", answerBytes)
 }
 
 func (d *dataService) mutate(ctx context.Context, req *rpc.Request) (rpc.Body, error) {
@@ -219,8 +252,8 @@ type split map[sundog.Partition][]int
 
 func (s split) add(p sundog.Partition, i int) { s[p] = append(s[p], i) }
 
-// each runs fn for every partition, at once where there are several, and returns
-// when all have returned.
+// each runs fn for every partition, some at once where there are several, and
+// returns when all have returned.
 func (s split) each(fn func(p sundog.Partition, at []int)) {
 	if len(s) == 1 {
 		for p, at := range s {
@@ -228,21 +261,21 @@ func (s split) each(fn func(p sundog.Partition, at []int)) {
 		}
 		return
 	}
-	var all sync.WaitGroup
-	var panicked atomic.Pointer[any]
-	for p, at := range s {
-		all.Go(func() {
-			// A panic belongs to the request, which rpc isolates; on a goroutine
-			// of its own it would end the process.
-			defer func() {
-				if v := recover(); v != nil {
-					panicked.Store(&v)
-				}
-			}()
-			fn(p, at)
-		})
+	parts := make([]sundog.Partition, 0, len(s))
+	for p := range s {
+		parts = append(parts, p)
 	}
-	all.Wait()
+	var panicked atomic.Pointer[any]
+	inParallel(partsAtOnce, len(parts), func(i int) {
+		// A panic belongs to the request, which rpc isolates; on a goroutine of
+		// its own it would end the process.
+		defer func() {
+			if v := recover(); v != nil {
+				panicked.Store(&v)
+			}
+		}()
+		fn(parts[i], s[parts[i]])
+	})
 	if v := panicked.Load(); v != nil {
 		panic(*v)
 	}

@@ -174,3 +174,19 @@ func TestScanAnswersItsOwnErrors(t *testing.T) {
 		require.Equal(t, sundog.Corrupt, sundog.KindOf(err))
 	}
 }
+
+func TestAnswerFitsAFrame(t *testing.T) {
+	results := make([]rpc.GetResult, 6)
+	for i := range results {
+		results[i].Item.Value = make([]byte, 1<<20)
+	}
+	cutAnswer(results)
+	for i, r := range results {
+		if i < 3 {
+			require.Nil(t, r.Err)
+			continue
+		}
+		require.Equal(t, sundog.Unavailable, r.Err.Kind)
+		require.Nil(t, r.Item.Value)
+	}
+}

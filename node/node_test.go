@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sundog-kv/sundog"
-	"github.com/sundog-kv/sundog/ring"
 	"github.com/sundog-kv/sundog/rpc"
 	"github.com/sundog-kv/sundog/rpc/rpcpb"
 )
@@ -145,174 +143,6 @@ func TestNodesAndPartitions(t *testing.T) {
 	})
 }
 
-// TestRestartOnNewPorts: all nodes at once, on ports that nobody knows yet but
-// the seeds'.
-func TestRestartOnNewPorts(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.startAll()
-	c.ready()
-	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
-	cl := c.client("p")
-	cl.fill(0, 30)
-	cluster := c.view().Cluster
-	for i := range c.nodes {
-		c.kill(i)
-	}
-	c.startAll()
-	c.ready()
-	require.Equal(t, cluster, c.view().Cluster)
-	cl = c.client("p")
-	cl.verify(30)
-	cl.fill(30, 10)
-	cl.verify(40)
-	c.checkEqual("p")
-	m := c.view()
-	for _, n := range c.nodes {
-		in, ok := m.Node(n.ID())
-		require.True(t, ok)
-		require.Equal(t, n.Addrs().Listen, in.Listen, "the catalog has the new address")
-		require.Equal(t, uint64(2), in.Boot)
-	}
-}
-
-// TestFoundingWithoutOne: two of three wait; the third may be late.
-func TestFoundingWithoutOne(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.start(0)
-	c.start(1)
-	c.eventually("they say what they wait for", func() bool {
-		_, why := c.nodes[0].Ready()
-		return strings.Contains(strings.Join(why, " "), "2 of 3 nodes seen")
-	})
-	require.Nil(t, c.nodes[0].atlas.Map())
-	c.start(2)
-	c.ready()
-	require.Len(t, c.view().Nodes, 3)
-}
-
-// TestJoin: more nodes join, become voters up to five, standbys after.
-func TestJoin(t *testing.T) {
-	c := newCluster(t, 7, func(i int, cfg *Config) {
-		cfg.BootstrapExpect = 0
-		if i == 0 {
-			cfg.BootstrapExpect = 1
-		}
-	})
-	c.startAll()
-	c.ready()
-	c.eventually("all have their seats", func() bool {
-		st, ok := c.nodes[0].council.status()
-		return ok && len(st.Members) == 5 && len(st.Learners) == 2
-	})
-	m := c.view()
-	require.Len(t, m.Nodes, 7)
-	require.NoError(t, c.createPool(c.nodes[6], "p", 3))
-	cl := c.client("p")
-	cl.fill(0, 20)
-	cl.verify(20)
-}
-
-// TestJoinWithoutWork is CASE 23: one partition of three replicas gives work to
-// three nodes.
-func TestJoinWithoutWork(t *testing.T) {
-	c := newCluster(t, 4, func(i int, cfg *Config) {
-		cfg.Partitions, cfg.BootstrapExpect = 1, 0
-		if i == 0 {
-			cfg.BootstrapExpect = 1
-		}
-	})
-	for i := range 3 {
-		c.start(i)
-	}
-	c.ready()
-	late := c.start(3)
-	ctx, cancel := context.WithTimeout(t.Context(), testDeadline)
-	defer cancel()
-	err := late.Wait(ctx)
-	require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%v", err)
-	require.ErrorContains(t, err, "--partitions")
-}
-
-func TestWrongCluster(t *testing.T) {
-	one := func(int, *Config) {}
-	a, b := newCluster(t, 1, one), newCluster(t, 1, one)
-	a.startAll()
-	b.startAll()
-	a.ready()
-	b.ready()
-	ours, theirs := a.view().Cluster, b.view().Cluster
-	require.NotEqual(t, ours, theirs)
-	n := a.nodes[0]
-
-	// A client that wants the other cluster is refused with both named.
-	_, err := rpc.Dial(t.Context(), n.Addrs().Listen, rpc.DialConfig{Cluster: theirs})
-	require.Error(t, err)
-	require.ErrorContains(t, err, ours)
-	require.ErrorContains(t, err, theirs)
-	// So is a node of it, and a map.
-	err = b.nodes[0].directory.conns.Close()
-	require.NoError(t, err)
-	_, _, err = rpc.DialUpgrade(t.Context(), n.Addrs().Listen, lanePrefix+"bulk", rpc.DialConfig{Identify: b.nodes[0].identity})
-	require.Error(t, err)
-	require.ErrorContains(t, err, theirs)
-	_, err = n.atlas.Offer(b.view())
-	require.Equal(t, sundog.Conflict, sundog.KindOf(err))
-}
-
-// TestClonedDirectory: a copy of a node's directory starts beside it.
-func TestClonedDirectory(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.startAll()
-	c.ready()
-	c.stop(2)
-	clone := t.TempDir()
-	copyDir(t, c.dirs[2], clone)
-	c.start(2)
-	c.ready()
-	cfg := c.config(2)
-	cfg.Data = clone
-	twin, err := Open(t.Context(), cfg)
-	require.NoError(t, err)
-	defer twin.kill()
-	require.Equal(t, c.nodes[2].ID(), twin.ID())
-	c.eventually("the clone is refused and says so", func() bool {
-		ok, why := twin.Ready()
-		text := strings.Join(why, "; ")
-		return !ok && strings.Contains(text, "cloned")
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), testDeadline)
-	defer cancel()
-	require.Equal(t, sundog.Conflict, sundog.KindOf(twin.Wait(ctx)))
-	require.NoError(t, twin.kill())
-	c.ready() // the original serves on
-}
-
-func TestDirectoryInUse(t *testing.T) {
-	c := newCluster(t, 1, nil)
-	c.startAll()
-	_, err := Open(t.Context(), c.config(0))
-	require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%v", err)
-	require.ErrorContains(t, err, "in use")
-}
-
-func TestPortTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	addr := l.Addr().String()
-	for flag, edit := range map[string]func(*Config){
-		"--listen": func(c *Config) { c.Listen = addr },
-		"--http":   func(c *Config) { c.HTTP = addr },
-		"--gossip": func(c *Config) { c.Gossip = addr },
-	} {
-		c := newCluster(t, 1, func(_ int, cfg *Config) { edit(cfg) })
-		_, err := c.tryStart(0)
-		require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%s: %v", flag, err)
-		require.ErrorContains(t, err, addr)
-		require.ErrorContains(t, err, flag)
-	}
-}
-
 func TestPortsFileAndPages(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ports.json")
 	c := newCluster(t, 1, func(_ int, cfg *Config) { cfg.PortsFile = file })
@@ -357,31 +187,6 @@ func page(t *testing.T, addr, path string) (int, string) {
 	return resp.StatusCode, readAll(t, resp)
 }
 
-// TestTwelveRestart is CASE 21 with whole nodes.
-func TestTwelveRestart(t *testing.T) {
-	const size = 12
-	c := newCluster(t, size, func(i int, cfg *Config) {
-		cfg.BootstrapExpect = 0
-		cfg.Timings = sundog.DefaultTimings() // twelve nodes, few cores
-		if i == 0 {
-			cfg.BootstrapExpect = 1
-		}
-	})
-	c.startAll()
-	c.ready()
-	require.NoError(t, c.createPool(c.nodes[3], "p", 3))
-	c.client("p").fill(0, 20)
-	for i := range c.nodes {
-		c.kill(i)
-	}
-	c.startAll()
-	c.ready()
-	for _, n := range c.nodes {
-		require.Len(t, n.members.Members(), size)
-	}
-	c.client("p").verify(20)
-}
-
 func TestStaleAndNewerEpochs(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	c.startAll()
@@ -405,104 +210,4 @@ func TestStaleAndNewerEpochs(t *testing.T) {
 	began := time.Now()
 	require.Equal(t, sundog.Unavailable, sundog.KindOf(get(pool.ID, m.Epoch+1000)))
 	require.Less(t, time.Since(began), 5*time.Second)
-}
-
-// TestNextSeat: founders first, then live nodes, five voters, four standbys.
-func TestNextSeat(t *testing.T) {
-	m := &ring.Map{Founders: []sundog.NodeID{1, 2}}
-	alive := func(id sundog.NodeID) bool { return id != 4 }
-	id, _ := nextSeat(m, alive)
-	require.Zero(t, id, "the founders' seats are kept")
-	for i := range sundog.NodeID(12) {
-		m.Nodes = append(m.Nodes, ring.Node{ID: i + 1})
-	}
-	var order []string
-	for {
-		id, role := nextSeat(m, alive)
-		if id == 0 {
-			break
-		}
-		order = append(order, fmt.Sprintf("%d %s", id, role))
-		m.Nodes[id-1].Catalog = role
-	}
-	require.Equal(t, []string{
-		"1 voter", "2 voter", "3 voter", "5 voter", "6 voter", "7 standby", "8 standby", "9 standby", "10 standby",
-	}, order)
-}
-
-// TestSecret: with one, gossip is encrypted and node connections are proved; a
-// stranger with another secret is not let in, and a client needs none.
-func TestSecret(t *testing.T) {
-	secret := []byte("correct horse battery staple")
-	c := newCluster(t, 3, func(_ int, cfg *Config) { cfg.Secret = secret })
-	c.startAll()
-	c.ready()
-	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
-	cl := c.client("p")
-	cl.fill(0, 5)
-	cl.verify(5)
-	err := c.call(c.nodes[0], rpc.MethodStatus, &rpcpb.StatusRequest{}, &rpcpb.StatusReply{})
-	require.Equal(t, sundog.Denied, sundog.KindOf(err), "a client may not call node methods: %v", err)
-	stranger := rpc.Identity{Node: 77, Boot: 1, Nonce: 1}
-	_, err = rpc.Dial(t.Context(), c.nodes[0].Addrs().Listen, rpc.DialConfig{
-		Identity: &stranger, Secret: []byte("another secret of good length"),
-	})
-	require.Error(t, err)
-}
-
-// TestReplaceWhileOneIsDead is CASE 25: a node is killed and at once another
-// joins.
-func TestReplaceWhileOneIsDead(t *testing.T) {
-	c := newCluster(t, 4, func(i int, cfg *Config) {
-		if cfg.BootstrapExpect = 3; i == 3 {
-			cfg.BootstrapExpect = 0
-		}
-	})
-	for i := range 3 {
-		c.start(i)
-	}
-	c.ready()
-	c.kill(1)
-	began := time.Now()
-	late := c.start(3)
-	c.eventually("it is in", func() bool {
-		m := late.atlas.Map()
-		return m != nil && late.registrar.registered(m)
-	})
-	require.Less(t, time.Since(began), 10*time.Second)
-}
-
-// TestLostLog: a data directory whose log store was removed says so and takes no
-// part, rather than vote with an empty memory; the others go on.
-func TestLostLog(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.startAll()
-	c.ready()
-	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
-	c.ready()
-	cl := c.client("p")
-	cl.fill(0, 5)
-	c.stop(2)
-	require.NoError(t, os.Remove(filepath.Join(c.dirs[2], "raft.db")))
-	n := c.start(2)
-	c.eventually("it says so", func() bool {
-		_, why := n.Ready()
-		text := strings.Join(why, "; ")
-		return strings.Contains(text, "catalog is gone") && strings.Contains(text, "partition 0 is gone")
-	})
-	require.Nil(t, n.hosting.get(0))
-	cl.verify(5)
-	cl.fill(5, 5)
-}
-
-// TestCreateAtOnce: a pool asked for before the cluster is founded waits for all
-// founders.
-func TestCreateAtOnce(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.startAll()
-	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
-	for _, r := range c.view().Placement {
-		require.Len(t, r, 3)
-	}
-	c.ready()
 }

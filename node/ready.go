@@ -121,8 +121,10 @@ func (n *Node) complainOfCluster(c *complaints, m *ring.Map) {
 	if err := n.registrar.refused.Load(); err != nil {
 		c.add("the cluster refuses this node: %s", err.Msg)
 	}
-	if members := n.members.Members(); len(members) == 1 && n.members.Stats().Foreign > 0 {
-		c.add("members of another cluster answer at --join, this data directory is of cluster %s: check --join and --data", n.cluster())
+	// An explanation only where the own cluster is not to be seen: anybody may
+	// gossip at a node whose cluster is well.
+	if other := n.members.ForeignCluster(); other != "" && len(n.members.Members()) == 1 && (m == nil || len(m.Nodes) > 1) {
+		c.add("members of cluster %s answer at --join, this data directory is of cluster %s: check --join and --data", other, n.cluster())
 	}
 	switch {
 	case m == nil && n.founder.Status() != "":

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sundog-kv/sundog"
+)
+
+// TestRestartOnNewPorts: all nodes at once, on ports that nobody knows yet but
+// the seeds'.
+func TestRestartOnNewPorts(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.startAll()
+	c.ready()
+	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
+	cl := c.client("p")
+	cl.fill(0, 30)
+	cluster := c.view().Cluster
+	for i := range c.nodes {
+		c.kill(i)
+	}
+	c.startAll()
+	c.ready()
+	require.Equal(t, cluster, c.view().Cluster)
+	cl = c.client("p")
+	cl.verify(30)
+	cl.fill(30, 10)
+	cl.verify(40)
+	c.checkEqual("p")
+	m := c.view()
+	for _, n := range c.nodes {
+		in, ok := m.Node(n.ID())
+		require.True(t, ok)
+		require.Equal(t, n.Addrs().Listen, in.Listen, "the catalog has the new address")
+		require.Equal(t, uint64(2), in.Boot)
+	}
+}
+
+// TestTwelveRestart is CASE 21 with whole nodes.
+func TestTwelveRestart(t *testing.T) {
+	const size = 12
+	c := newCluster(t, size, func(i int, cfg *Config) {
+		cfg.BootstrapExpect = 0
+		cfg.Timings = sundog.DefaultTimings() // twelve nodes, few cores
+		if i == 0 {
+			cfg.BootstrapExpect = 1
+		}
+	})
+	c.startAll()
+	c.ready()
+	require.NoError(t, c.createPool(c.nodes[3], "p", 3))
+	c.client("p").fill(0, 20)
+	for i := range c.nodes {
+		c.kill(i)
+	}
+	c.startAll()
+	c.ready()
+	for _, n := range c.nodes {
+		require.Len(t, n.members.Members(), size)
+	}
+	c.client("p").verify(20)
+}
+
+// TestLostLog: a data directory whose log store was removed says so and takes no
+// part, rather than vote with an empty memory; the others go on.
+func TestLostLog(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.startAll()
+	c.ready()
+	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
+	c.ready()
+	cl := c.client("p")
+	cl.fill(0, 5)
+	c.stop(2)
+	require.NoError(t, os.Remove(filepath.Join(c.dirs[2], "raft.db")))
+	n := c.start(2)
+	c.eventually("it says so", func() bool {
+		_, why := n.Ready()
+		text := strings.Join(why, "; ")
+		return strings.Contains(text, "catalog is gone") && strings.Contains(text, "partition 0 is gone")
+	})
+	require.Nil(t, n.hosting.get(0))
+	cl.verify(5)
+	cl.fill(5, 5)
+}
+
+// TestOneOnNewPorts: a node comes back elsewhere without being told of anybody;
+// it remembers its peers, and the catalog learns its new address.
+func TestOneOnNewPorts(t *testing.T) {
+	alone := false
+	c := newCluster(t, 3, func(_ int, cfg *Config) {
+		if alone {
+			cfg.Join = nil
+		}
+	})
+	c.startAll()
+	c.ready()
+	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
+	c.ready()
+	c.eventually("peers are saved", func() bool {
+		peers, err := c.nodes[1].dir.LoadPeers()
+		return err == nil && len(peers) == 2
+	})
+	c.kill(1)
+	cl := c.client("p")
+	cl.fill(0, 20)
+	alone = true
+	back := c.start(1)
+	c.ready()
+	c.eventually("everybody has its address", func() bool {
+		for _, n := range c.nodes {
+			if in, ok := n.atlas.Map().Node(back.ID()); !ok || in.Listen != back.Addrs().Listen {
+				return false
+			}
+		}
+		return true
+	})
+	cl.verify(20)
+	c.checkEqual("p")
+}
+
+// TestDamagedCopies: the map and the peers on disk are copies; without them a
+// node starts all the same.
+func TestDamagedCopies(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	c.startAll()
+	c.ready()
+	require.NoError(t, c.createPool(c.nodes[0], "p", 1))
+	c.client("p").fill(0, 5)
+	c.stop(0)
+	for _, name := range []string{"map", "peers"} {
+		require.NoError(t, os.WriteFile(filepath.Join(c.dirs[0], name), []byte("not what was written"), 0o600))
+	}
+	c.startAll()
+	c.ready()
+	c.client("p").verify(5)
+}
