@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,9 +17,10 @@ import (
 )
 
 const (
-	checkWide     = 8                     // partitions checked at once
-	checkPoll     = 20 * time.Millisecond // between looks at a replica that is hashing, growing tenfold
-	checkDeadline = time.Minute           // of a check whose request names none
+	checkWide     = 8                      // partitions checked at once
+	checkRest     = 200 * time.Millisecond // before partitions that did not begin are tried again
+	checkPoll     = 20 * time.Millisecond  // between looks at a replica that is hashing, growing tenfold
+	checkDeadline = time.Minute            // of a check whose request names none
 )
 
 // replicaCheck serves MethodReplicaCheck: it begins a check on the leader (no
@@ -48,59 +50,94 @@ func (i *inspector) replicaCheck(ctx context.Context, _ *rpc.Request, q *rpcpb.R
 }
 
 // check serves MethodCheck: it has all replicas of every partition hash the pool
-// at one log index each, and compares.
+// at one log index each, and compares. A partition that has no leader yet, or
+// whose leader does not begin, is tried again for half of the request's time, so
+// that a check right after a recovery tells the truth.
 func (i *inspector) check(ctx context.Context, _ *rpc.Request, q *rpcpb.CheckRequest) (*rpcpb.CheckReply, error) {
-	if _, ok := ctx.Deadline(); !ok {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(checkDeadline)
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, checkDeadline)
+		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
-	s, err := i.survey(ctx)
+	c := checker{inspector: i, half: time.Now().Add(time.Until(deadline) / 2)}
+	for {
+		done, err := c.round(ctx, q.GetPool())
+		if err != nil {
+			return nil, err
+		}
+		if done || time.Now().After(c.half) || !wait(ctx, checkRest) {
+			return c.reply(), nil
+		}
+	}
+}
+
+// checker is one check of one pool.
+type checker struct {
+	*inspector
+	half    time.Time // half of the request's time is over then
+	details []*rpcpb.CheckDetail
+	begun   []bool // by partition: the check ran, its detail is final
+}
+
+// round checks the partitions that have not begun yet and says whether all have.
+func (c *checker) round(ctx context.Context, name string) (bool, error) {
+	s, err := c.survey(ctx)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	pool, ok := s.m.PoolByName(q.GetPool())
+	pool, ok := s.m.PoolByName(name)
 	if !ok {
-		return nil, noPool(q.GetPool())
+		return false, noPool(name)
 	}
-	details := make([]*rpcpb.CheckDetail, len(s.m.Placement))
-	inParallel(checkWide, len(details), func(p int) {
-		details[p] = i.checkPartition(ctx, s, pool, sundog.Partition(p))
+	if c.details == nil {
+		c.details = make([]*rpcpb.CheckDetail, len(s.m.Placement))
+		c.begun = make([]bool, len(s.m.Placement))
+	}
+	inParallel(checkWide, len(c.details), func(p int) {
+		if !c.begun[p] {
+			c.details[p], c.begun[p] = c.partition(ctx, s, pool, sundog.Partition(p))
+		}
 	})
-	reply := &rpcpb.CheckReply{Partitions: uint32(len(details)), Equal: true}
-	for _, d := range details {
+	return !slices.Contains(c.begun, false), nil
+}
+
+func (c *checker) reply() *rpcpb.CheckReply {
+	reply := &rpcpb.CheckReply{Partitions: uint32(len(c.details)), Equal: true}
+	for _, d := range c.details {
 		reply.Keys += d.GetKeys()
 		if !d.GetEqual() {
 			reply.Equal = false
 			reply.Detail = append(reply.Detail, d)
 		}
 	}
-	return reply, nil
+	return reply
 }
 
-// checkPartition compares the replicas of one partition.
-func (i *inspector) checkPartition(ctx context.Context, s *survey, pool ring.Pool, p sundog.Partition) *rpcpb.CheckDetail {
+// partition compares the replicas of one partition; false: it did not begin.
+func (c *checker) partition(ctx context.Context, s *survey, pool ring.Pool, p sundog.Partition) (*rpcpb.CheckDetail, bool) {
 	d := &rpcpb.CheckDetail{Partition: uint32(p)}
 	leader, _ := s.leader(raftgroup.PartitionGroup(p))
 	if leader == 0 {
 		d.Text = "no leader answers"
-		return d
+		return d, false
 	}
-	begun, err := i.askReplica(ctx, leader, &rpcpb.ReplicaCheckRequest{Partition: uint32(p), Pool: uint64(pool.ID)})
+	begun, err := c.askReplica(ctx, leader, &rpcpb.ReplicaCheckRequest{Partition: uint32(p), Pool: uint64(pool.ID)})
 	if err != nil {
 		d.Text = fmt.Sprintf("the leader %s did not begin: %v", leader, err)
-		return d
+		return d, false
 	}
 	owners := s.m.Owners(p)
 	sums := make([]*rpcpb.ReplicaCheckReply, len(owners))
 	errs := make([]error, len(owners))
 	inParallel(len(owners), len(owners), func(at int) {
-		sums[at], errs[at] = i.awaitSum(ctx, owners[at].Node, &rpcpb.ReplicaCheckRequest{
+		sums[at], errs[at] = c.awaitSum(ctx, owners[at].Node, &rpcpb.ReplicaCheckRequest{
 			Partition: uint32(p), Pool: uint64(pool.ID), CheckId: begun.GetCheckId(),
 		})
 	})
 	d.Equal, d.Keys, d.Text = compareSums(owners, sums, errs)
-	return d
+	return d, true
 }
 
 // compareSums says whether all replicas have the same sum, how many keys the
@@ -129,14 +166,15 @@ func compareSums(owners ring.Replicas, sums []*rpcpb.ReplicaCheckReply, errs []e
 	return false, keys, strings.Join(lines, "; ")
 }
 
-// awaitSum asks a replica until it has hashed.
-func (i *inspector) awaitSum(ctx context.Context, id sundog.NodeID, q *rpcpb.ReplicaCheckRequest) (*rpcpb.ReplicaCheckReply, error) {
+// awaitSum asks a replica until it has hashed. One that cannot be reached is
+// given up when half of the time is over.
+func (c *checker) awaitSum(ctx context.Context, id sundog.NodeID, q *rpcpb.ReplicaCheckRequest) (*rpcpb.ReplicaCheckReply, error) {
 	for pause := checkPoll; ; pause = min(2*pause, 10*checkPoll) {
-		reply, err := i.askReplica(ctx, id, q)
+		reply, err := c.askReplica(ctx, id, q)
 		switch {
 		case err == nil && reply.GetDone():
 			return reply, nil
-		case err != nil && sundog.KindOf(err) != sundog.Unavailable:
+		case err != nil && (sundog.KindOf(err) != sundog.Unavailable || time.Now().After(c.half)):
 			return nil, err
 		case !wait(ctx, pause):
 			if err == nil {

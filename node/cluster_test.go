@@ -150,7 +150,11 @@ func (c *cluster) conn(n *Node) *rpc.Conn {
 }
 
 func (c *cluster) call(n *Node, m rpc.Method, req, reply proto.Message) error {
-	ctx, cancel := context.WithTimeout(c.ctx, testDeadline)
+	return c.callWithin(testDeadline, n, m, req, reply)
+}
+
+func (c *cluster) callWithin(d time.Duration, n *Node, m rpc.Method, req, reply proto.Message) error {
+	ctx, cancel := context.WithTimeout(c.ctx, d)
 	defer cancel()
 	conn, err := rpc.Dial(ctx, n.Addrs().Listen, rpc.DialConfig{})
 	if err != nil {

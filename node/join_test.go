@@ -14,6 +14,7 @@ import (
 
 // TestFoundingWithoutOne: two of three wait; the third may be late.
 func TestFoundingWithoutOne(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	c.start(0)
 	c.start(1)
@@ -29,6 +30,7 @@ func TestFoundingWithoutOne(t *testing.T) {
 
 // TestJoin: more nodes join, become voters up to five, standbys after.
 func TestJoin(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 7, func(i int, cfg *Config) {
 		cfg.BootstrapExpect = 0
 		if i == 0 {
@@ -51,6 +53,7 @@ func TestJoin(t *testing.T) {
 
 // TestNextSeat: founders first, then live nodes, five voters, four standbys.
 func TestNextSeat(t *testing.T) {
+	t.Parallel()
 	m := &ring.Map{Founders: []sundog.NodeID{1, 2}}
 	alive := func(id sundog.NodeID) bool { return id != 4 }
 	id, _ := nextSeat(m, alive)
@@ -75,6 +78,7 @@ func TestNextSeat(t *testing.T) {
 // TestReplaceWhileOneIsDead is CASE 25: a node is killed and at once another
 // joins.
 func TestReplaceWhileOneIsDead(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 4, func(i int, cfg *Config) {
 		if cfg.BootstrapExpect = 3; i == 3 {
 			cfg.BootstrapExpect = 0
@@ -97,6 +101,7 @@ func TestReplaceWhileOneIsDead(t *testing.T) {
 // TestCreateAtOnce: a pool asked for before the cluster is founded waits for all
 // founders.
 func TestCreateAtOnce(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	c.startAll()
 	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
@@ -105,9 +110,11 @@ func TestCreateAtOnce(t *testing.T) {
 	}
 	c.ready()
 }
+
 // TestCreateWhileTheLeaderIsGone: a pool asked for right after the catalog's
 // leader was killed is made by the next one.
 func TestCreateWhileTheLeaderIsGone(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 4, func(i int, cfg *Config) {
 		if cfg.BootstrapExpect = 3; i == 3 {
 			cfg.BootstrapExpect = 0

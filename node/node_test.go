@@ -21,6 +21,7 @@ import (
 // TestThreeNodes is the walk of the first release: found, create, put, get, lose
 // a leader, go on, get it back.
 func TestThreeNodes(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	c.startAll()
 	c.ready()
@@ -42,6 +43,10 @@ func TestThreeNodes(t *testing.T) {
 		ok, _ := c.someNode().Ready()
 		return !ok
 	})
+	var check rpcpb.CheckReply
+	require.NoError(t, c.callWithin(4*time.Second, c.someNode(), rpc.MethodCheck, &rpcpb.CheckRequest{Pool: "p"}, &check))
+	require.False(t, check.GetEqual())
+	require.Contains(t, check.GetDetail()[0].GetText(), "did not answer")
 	c.start(down)
 	c.ready()
 	cl.verify(100)
@@ -51,6 +56,7 @@ func TestThreeNodes(t *testing.T) {
 // TestPreferredOwnersLead: at birth the leaders are where the placement wants
 // them.
 func TestPreferredOwnersLead(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	c.startAll()
 	c.ready()
@@ -66,6 +72,7 @@ func TestPreferredOwnersLead(t *testing.T) {
 }
 
 func TestPoolMethods(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, nil)
 	c.startAll()
 	c.ready()
@@ -100,6 +107,7 @@ func TestPoolMethods(t *testing.T) {
 }
 
 func TestNodesAndPartitions(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(i int, cfg *Config) { cfg.Zone = fmt.Sprintf("zone-%d", i) })
 	c.startAll()
 	c.ready()
@@ -144,6 +152,7 @@ func TestNodesAndPartitions(t *testing.T) {
 }
 
 func TestPortsFileAndPages(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ports.json")
 	c := newCluster(t, 1, func(_ int, cfg *Config) { cfg.PortsFile = file })
 	n := c.start(0)
@@ -188,6 +197,7 @@ func page(t *testing.T, addr, path string) (int, string) {
 }
 
 func TestStaleAndNewerEpochs(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, nil)
 	c.startAll()
 	c.ready()

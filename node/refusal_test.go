@@ -16,6 +16,7 @@ import (
 // TestJoinWithoutWork is CASE 23: one partition of three replicas gives work to
 // three nodes.
 func TestJoinWithoutWork(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 4, func(i int, cfg *Config) {
 		cfg.Partitions, cfg.BootstrapExpect = 1, 0
 		if i == 0 {
@@ -35,6 +36,7 @@ func TestJoinWithoutWork(t *testing.T) {
 }
 
 func TestWrongCluster(t *testing.T) {
+	t.Parallel()
 	one := func(int, *Config) {}
 	a, b := newCluster(t, 1, one), newCluster(t, 1, one)
 	a.startAll()
@@ -62,6 +64,7 @@ func TestWrongCluster(t *testing.T) {
 
 // TestClonedDirectory: a copy of a node's directory starts beside it.
 func TestClonedDirectory(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	c.startAll()
 	c.ready()
@@ -89,6 +92,7 @@ func TestClonedDirectory(t *testing.T) {
 }
 
 func TestDirectoryInUse(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, nil)
 	c.startAll()
 	_, err := Open(t.Context(), c.config(0))
@@ -97,6 +101,7 @@ func TestDirectoryInUse(t *testing.T) {
 }
 
 func TestPortTaken(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -117,6 +122,7 @@ func TestPortTaken(t *testing.T) {
 // TestSecret: with one, gossip is encrypted and node connections are proved; a
 // stranger with another secret is not let in, and a client needs none.
 func TestSecret(t *testing.T) {
+	t.Parallel()
 	secret := []byte("correct horse battery staple")
 	c := newCluster(t, 3, func(_ int, cfg *Config) { cfg.Secret = secret })
 	c.startAll()
@@ -138,6 +144,7 @@ func TestSecret(t *testing.T) {
 // the original. All others were restarted since, and know its boot counter from
 // the map alone.
 func TestRestoredDirectory(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	c.startAll()
 	c.ready()
@@ -167,6 +174,7 @@ func TestRestoredDirectory(t *testing.T) {
 // TestJoinOfAnotherCluster: a directory of one cluster is started with --join at
 // another.
 func TestJoinOfAnotherCluster(t *testing.T) {
+	t.Parallel()
 	a := newCluster(t, 1, nil)
 	a.startAll()
 	a.ready()

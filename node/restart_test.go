@@ -14,6 +14,7 @@ import (
 // TestRestartOnNewPorts: all nodes at once, on ports that nobody knows yet but
 // the seeds'.
 func TestRestartOnNewPorts(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	c.startAll()
 	c.ready()
@@ -25,6 +26,8 @@ func TestRestartOnNewPorts(t *testing.T) {
 		c.kill(i)
 	}
 	c.startAll()
+	c.eventually("the first node has its map", func() bool { return c.nodes[0].atlas.Map() != nil })
+	c.checkEqual("p") // waits for leaders by itself
 	c.ready()
 	require.Equal(t, cluster, c.view().Cluster)
 	cl = c.client("p")
@@ -69,6 +72,7 @@ func TestTwelveRestart(t *testing.T) {
 // TestLostLog: a data directory whose log store was removed says so and takes no
 // part, rather than vote with an empty memory; the others go on.
 func TestLostLog(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	c.startAll()
 	c.ready()
@@ -92,6 +96,7 @@ func TestLostLog(t *testing.T) {
 // TestOneOnNewPorts: a node comes back elsewhere without being told of anybody;
 // it remembers its peers, and the catalog learns its new address.
 func TestOneOnNewPorts(t *testing.T) {
+	t.Parallel()
 	alone := false
 	c := newCluster(t, 3, func(_ int, cfg *Config) {
 		if alone {
@@ -127,6 +132,7 @@ func TestOneOnNewPorts(t *testing.T) {
 // TestDamagedCopies: the map and the peers on disk are copies; without them a
 // node starts all the same.
 func TestDamagedCopies(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, nil)
 	c.startAll()
 	c.ready()
