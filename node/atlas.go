@@ -14,6 +14,7 @@ import (
 // of the own cluster are taken.
 type atlas struct {
 	current atomic.Pointer[ring.Map]
+	encoded atomic.Pointer[encodedMap]
 	heard   atomic.Uint64 // the newest epoch anyone spoke of
 	log     *slog.Logger
 	// bind makes this node one of the cluster's before its first map is taken;
@@ -37,6 +38,30 @@ func (a *atlas) Epoch() sundog.Epoch {
 		return m.Epoch
 	}
 	return 0
+}
+
+// encodedMap is a map with its bytes.
+type encodedMap struct {
+	m    *ring.Map
+	data []byte
+}
+
+// Encoded returns the newest map and its bytes, which are made once a map and
+// must not be changed; nil and nil while none is known.
+func (a *atlas) Encoded() (*ring.Map, []byte, error) {
+	m := a.current.Load()
+	if m == nil {
+		return nil, nil, nil
+	}
+	if e := a.encoded.Load(); e != nil && e.m == m {
+		return m, e.data, nil
+	}
+	data, err := m.Marshal()
+	if err != nil {
+		return m, nil, err
+	}
+	a.encoded.Store(&encodedMap{m, data})
+	return m, data, nil
 }
 
 // Changed returns a channel that is closed when the map after the one that is

@@ -16,16 +16,15 @@ import (
 // mapOf serves MethodMap: the map where the asker's is older, and the leaders of
 // the groups that this node has a replica of.
 func (i *inspector) mapOf(_ context.Context, _ *rpc.Request, q *rpcpb.MapRequest) (*rpcpb.MapReply, error) {
-	m := i.atlas.Map()
+	m, data, err := i.atlas.Encoded()
+	if err != nil {
+		return nil, err
+	}
 	if m == nil {
 		return nil, sundog.Errorf(sundog.Unavailable, "this node is not in a cluster yet")
 	}
 	reply := &rpcpb.MapReply{Epoch: uint64(m.Epoch)}
 	if sundog.Epoch(q.GetHaveEpoch()) < m.Epoch {
-		data, err := m.Marshal()
-		if err != nil {
-			return nil, err
-		}
 		reply.Map = data
 	}
 	i.hosting.each(func(p sundog.Partition, r *strong.Partition) {

@@ -172,6 +172,9 @@ func (d *dataService) mutate(ctx context.Context, req *rpc.Request) (rpc.Body, e
 // write executes ops of any pools and partitions, each partition by itself; the
 // ops of one partition keep their order.
 func (d *dataService) write(ctx context.Context, ops []rpc.Op, seen sundog.Epoch) []rpc.OpResult {
+	if len(ops) == 1 {
+		return d.writeOne(ctx, ops, seen)
+	}
 	results := make([]rpc.OpResult, len(ops))
 	split := make(split)
 	pools := map[sundog.PoolID]ring.Pool{}
@@ -208,6 +211,24 @@ func (d *dataService) write(ctx context.Context, ops []rpc.Op, seen sundog.Epoch
 			results[at[j]] = r
 		}
 	})
+	return results
+}
+
+// writeOne is write for the most frequent request, a single op.
+func (d *dataService) writeOne(ctx context.Context, ops []rpc.Op, seen sundog.Epoch) []rpc.OpResult {
+	m, pool, err := d.pool(ops[0].Pool, seen)
+	if err == nil {
+		err = checkOp(&ops[0], pool)
+	}
+	var engine replication.Engine
+	if err == nil {
+		engine, err = d.engine(m, pool, m.PartitionOf(ops[0].Key))
+	}
+	if err != nil {
+		return []rpc.OpResult{{Err: err}}
+	}
+	results := engine.Mutate(ctx, ops)
+	results[0].Err = d.told(results[0].Err, m)
 	return results
 }
 

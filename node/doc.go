@@ -11,4 +11,15 @@
 //
 // What it is not for: consensus (replication/raftgroup), the state machines of
 // pools (replication/strong), the wire (rpc), flags and signals (cmd).
+//
+// # Goroutines
+//
+// A [Node] owns these loops, all started by Open and joined by Close: enter
+// (founding or joining, then registration), the puller, the herald with one
+// goroutine per push under way, the steward, hosting (openings and births), the
+// sync of pool sets, followMap and followMembers; one that accepts on the data
+// port, and one on the admin port with those of its requests. Calls that ask
+// several nodes or partitions at once start goroutines and join them before they
+// return. Everything else belongs to the rooms below and is joined by their
+// Close.
 package node

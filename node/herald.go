@@ -80,8 +80,11 @@ func (h *herald) spread(ctx context.Context, m *ring.Map, slots chan struct{}, p
 // bring pushes until the node has the newest map or does not answer.
 func (h *herald) bring(ctx context.Context, id sundog.NodeID) {
 	for {
-		m := h.atlas.Map()
-		if err := h.send(ctx, id, m); err != nil {
+		m, data, err := h.atlas.Encoded()
+		if err == nil {
+			err = h.send(ctx, id, data)
+		}
+		if err != nil {
 			h.release(id)
 			h.log.Debug("map not pushed", "to", id, "epoch", m.Epoch, "err", err)
 			return
@@ -93,11 +96,7 @@ func (h *herald) bring(ctx context.Context, id sundog.NodeID) {
 	}
 }
 
-func (h *herald) send(ctx context.Context, id sundog.NodeID, m *ring.Map) error {
-	data, err := m.Marshal()
-	if err != nil {
-		return err
-	}
+func (h *herald) send(ctx context.Context, id sundog.NodeID, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, heraldTimeout)
 	defer cancel()
 	return h.push(ctx, id, data)

@@ -115,8 +115,12 @@ type admission struct {
 	fence   func(sundog.NodeID, uint64)
 }
 
-// join serves MethodJoin. Any member takes it and asks the catalog's leader.
-func (a *admission) join(ctx context.Context, _ *rpc.Request, q *rpcpb.JoinRequest) (*rpcpb.JoinReply, error) {
+// join serves MethodJoin. Any member takes it and asks the catalog's leader. A
+// node speaks for itself only; who forwards is a node too.
+func (a *admission) join(ctx context.Context, req *rpc.Request, q *rpcpb.JoinRequest) (*rpcpb.JoinReply, error) {
+	if peer := req.Peer.Node; !q.GetForwarded() && uint64(peer) != q.GetNode().GetId() {
+		return nil, sundog.Errorf(sundog.Denied, "node %s registers node %s", peer, sundog.NodeID(q.GetNode().GetId()))
+	}
 	reply := &rpcpb.JoinReply{}
 	err := a.writer.do(ctx, q.GetForwarded(), catalogWrite{
 		method: rpc.MethodJoin, again: true, reply: reply,

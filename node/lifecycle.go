@@ -120,7 +120,7 @@ func (n *Node) followMap(ctx context.Context) {
 			for _, node := range m.Nodes {
 				n.fence.Raise(node.ID, node.Boot)
 			}
-			if data, err := m.Marshal(); err != nil {
+			if _, data, err := n.atlas.Encoded(); err != nil {
 				n.log.Error("map not encoded", "err", err)
 			} else if err := n.dir.SaveMap(data); err != nil {
 				n.log.Error("map not saved", "err", err)
