@@ -134,14 +134,10 @@ func TestBadStarts(t *testing.T) {
 	r = serve(t, append([]string{"--data", data(), "--bootstrap-expect", "1", "--fabric", "shm"}, free...)...)
 	require.Contains(t, r.stderr, "not in this release")
 
-	// A node of one cluster is not taken by another, and does not take itself away.
-	other := startCluster(t, 1, procs.Options{})
-	require.NoError(t, other.Nodes()[0].Ready(within(t, time.Minute)))
-	n.Stop()
-	r = serve(t, append([]string{"--data", filepath.Join(n.Dir, "data"), "--join", other.Nodes()[0].Addrs().Gossip}, free...)...)
-	require.Contains(t, r.stderr, "cluster")
-	require.NoError(t, n.Start(within(t, time.Minute)))
-	require.NoError(t, n.Ready(within(t, time.Minute)))
+	// A client that wants one cluster does not talk to another.
+	_, err := client.Dial(within(t, 3*time.Second), []string{addrs.Listen}, client.Options{Cluster: strings.Repeat("ab", 16)})
+	require.Error(t, err)
+	require.ErrorContains(t, err, strings.Repeat("ab", 16))
 }
 
 // TestClonedDirectory: a copy of a running node's directory is refused.
@@ -158,6 +154,7 @@ func TestClonedDirectory(t *testing.T) {
 	r := serve(t, "--data", clone, "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--join", cluster.Nodes()[0].Addrs().Gossip)
 	require.Contains(t, r.stderr, "cloned")
+	require.Equal(t, 6, r.code, r.stderr)
 	_, err := pool.Put(within(t, time.Minute), []byte("k"), []byte("v"))
 	require.NoError(t, err)
 	requireEqualReplicas(t, cluster, c, "p")

@@ -100,10 +100,16 @@ func (a *app) serve(ctx context.Context, cfg node.Config, log *slog.Logger) erro
 	a.show(startedJSON{n.ID().String(), addrs.Listen, addrs.Gossip, addrs.HTTP}, func(w io.Writer) {
 		fmt.Fprintf(w, "node %s: listen %s, gossip %s, http %s\n", n.ID(), addrs.Listen, addrs.Gossip, addrs.HTTP)
 	})
-	<-ctx.Done()
+	// A refusal while it enters is final: a supervisor should see the process end,
+	// not serve nobody. Once admitted, only a signal ends it.
+	refusal := n.Admitted(ctx)
+	if refusal == nil || ctx.Err() != nil {
+		refusal = nil
+		<-ctx.Done()
+	}
 	if err := n.Close(); err != nil {
 		return err
 	}
 	log.Info("closed")
-	return nil
+	return refusal
 }
