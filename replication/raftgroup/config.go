@@ -40,7 +40,7 @@ type Config struct {
 	// MaxBatchBytes and MaxBatch bound the commands packed into one entry, which
 	// may be exceeded by a single command; 0 is 256 KiB and 1,024.
 	MaxBatchBytes, MaxBatch int
-	// MaxInFlight is the number of entries proposed and not yet applied; 0 is 4.
+	// MaxInFlight is the number of entries proposed and not yet applied; 0 is 2.
 	MaxInFlight int
 	// MaxQueueBytes of waiting commands are taken; more are refused as
 	// Unavailable. 0 is 32 MiB.
@@ -52,7 +52,7 @@ const (
 	defaultTrailingBytes = 16 << 20
 	defaultBatchBytes    = 256 << 10
 	defaultBatch         = 1024
-	defaultInFlight      = 4
+	defaultInFlight      = 2
 	defaultQueueBytes    = 32 << 20
 	// maxAppendEntries bounds by number what raft sends and applies at once; with
 	// entries of defaultBatchBytes one request is at most 8 MiB.

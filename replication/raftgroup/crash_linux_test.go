@@ -31,10 +31,14 @@ const (
 	crashChildGroups = 4
 )
 
-// TestMain lets the test binary be the child.
+// TestMain lets the test binary be a child.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashChildEnv); dir != "" {
 		crashChild(dir)
+	}
+	if spec := os.Getenv(idleChildEnv); spec != "" {
+		fmt.Fprintln(os.Stderr, idleChild(spec))
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
