@@ -16,8 +16,8 @@ import (
 // are as balanced as the placement; yet a preferred owner that is down holds up
 // nothing.
 //
-// That a group was born here is noted on disk after its log has begun. A log
-// that is empty later was lost, and is not begun anew.
+// That a group was born here is noted on disk after its log has begun. (That the
+// log store as a whole is lost is noticed when the node opens: store.go.)
 type births struct {
 	hosting *hosting
 	pace    time.Duration                  // between looks while a birth is under way

@@ -82,8 +82,8 @@ func (h *hosting) host(ctx context.Context, m *ring.Map) bool {
 	var missing []sundog.Partition
 	failures := h.failures()
 	for p := range sundog.Partition(len(m.Placement)) {
-		lost := sundog.KindOf(failures[p]) == sundog.Corrupt // only an operator can help
-		if m.Owners(p).Index(h.self) >= 0 && h.get(p) == nil && !lost {
+		damaged := sundog.KindOf(failures[p]) == sundog.Corrupt // only an operator can help
+		if m.Owners(p).Index(h.self) >= 0 && h.get(p) == nil && !damaged {
 			missing = append(missing, p)
 		}
 	}
@@ -119,7 +119,10 @@ func (h *hosting) hostOne(m *ring.Map, p sundog.Partition) error {
 	return h.engines.Add(sundog.Strong, p, r)
 }
 
-func birthKey(p sundog.Partition) datadir.StepKey { return begunKey(raftgroup.PartitionGroup(p)) }
+// birthKey is where the data directory notes that a partition's group was born here.
+func birthKey(p sundog.Partition) datadir.StepKey {
+	return datadir.StepKey{Group: uint32(raftgroup.PartitionGroup(p))}
+}
 
 // get returns the replica of a partition, nil where none runs here.
 func (h *hosting) get(p sundog.Partition) *strong.Partition {

@@ -10,7 +10,6 @@ import (
 	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/node/datadir"
 	"github.com/sundog-kv/sundog/node/founding"
-	"github.com/sundog-kv/sundog/replication/raftgroup"
 	"github.com/sundog-kv/sundog/ring"
 )
 
@@ -115,7 +114,6 @@ func (n *Node) followMap(ctx context.Context) {
 		changed := n.atlas.Changed()
 		if m := n.atlas.Map(); m != nil {
 			_ = n.joinCouncil() // logged; tried again at the next map
-			n.noteCatalog(m)
 			n.members.SetEpoch(m.Epoch)
 			for _, node := range m.Nodes {
 				n.fence.Raise(node.ID, node.Boot)
@@ -132,17 +130,6 @@ func (n *Node) followMap(ctx context.Context) {
 			return
 		case <-changed:
 		}
-	}
-}
-
-// noteCatalog notes on disk that this node's replica of the catalog has begun.
-func (n *Node) noteCatalog(m *ring.Map) {
-	key := begunKey(raftgroup.Catalog)
-	if n.dir.Step(key) > 0 || !n.begun(raftgroup.Catalog) {
-		return
-	}
-	if err := n.dir.RaiseSteps(map[datadir.StepKey]uint64{key: uint64(m.Epoch)}); err != nil {
-		n.log.Error("the catalog's begin not noted", "err", err)
 	}
 }
 

@@ -153,24 +153,6 @@ func (n *Node) openMetrics() (err error) {
 	return nil
 }
 
-func (n *Node) openStore() error {
-	store, err := raftgroup.OpenStore(n.dir.Path("raft.db"), raftgroup.StoreConfig{
-		Logger: n.log, Metrics: n.raft,
-		Fatal: func(err error) {
-			// What the disk holds is no longer known: going on could acknowledge
-			// what a restart would not find.
-			n.log.Error("the log store failed; this process ends", "err", err)
-			panic("node: the log store failed: " + err.Error())
-		},
-	})
-	if err != nil {
-		return err
-	}
-	n.opened("log store", store.Close)
-	n.store = store
-	return nil
-}
-
 func (n *Node) listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 	l, err := listen(ctx, flag, addr)
 	if err != nil {

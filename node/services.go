@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/node/catalog"
-	"github.com/sundog-kv/sundog/node/datadir"
 	"github.com/sundog-kv/sundog/node/founding"
 	"github.com/sundog-kv/sundog/node/membership"
 	"github.com/sundog-kv/sundog/replication/raftgroup"
@@ -94,40 +92,20 @@ func (n *Node) handler() *handler {
 
 // startGroup opens a Raft group over what all groups of the node share.
 func (n *Node) startGroup(cfg raftgroup.Config) (*raftgroup.Group, error) {
-	if err := n.share(&cfg, cfg.ID); err != nil {
-		return nil, err
-	}
+	n.share(&cfg)
 	return raftgroup.Open(cfg)
 }
 
 func (n *Node) startPartition(p sundog.Partition, cfg raftgroup.Config) (*strong.Partition, error) {
-	if err := n.share(&cfg, raftgroup.PartitionGroup(p)); err != nil {
-		return nil, err
-	}
+	n.share(&cfg)
 	return strong.Open(strong.Config{Partition: p, Group: cfg, Arenas: n.arenas, Map: n.atlas.Map, Logger: n.log})
 }
 
-// share fills in what all groups have in common. It refuses a group that had a
-// log and has none: started empty, it would vote against what it acknowledged.
-func (n *Node) share(cfg *raftgroup.Config, id raftgroup.GroupID) error {
-	if n.dir.Step(begunKey(id)) > 0 && !n.begun(id) {
-		return sundog.Errorf(sundog.Corrupt, "the log of %s is gone from the data directory: stop this node and let it join with an empty one", id)
-	}
+func (n *Node) share(cfg *raftgroup.Config) {
 	cfg.Store, cfg.Mux, cfg.SnapshotDir = n.store, n.mux, n.dir.Path("snapshots")
 	cfg.Clock = func() sundog.Clock { return sundog.ClockAt(time.Now()) }
 	cfg.Logger, cfg.Metrics = n.log, n.raft
-	return nil
 }
-
-// begun says whether a group ever had a term here. (Its log may be empty behind
-// an installed snapshot.)
-func (n *Node) begun(id raftgroup.GroupID) bool {
-	term, err := n.store.Group(id).GetUint64([]byte("CurrentTerm")) // hashicorp/raft's key
-	return err == nil && term > 0
-}
-
-// begunKey is where the data directory notes that a group's log has begun here.
-func begunKey(id raftgroup.GroupID) datadir.StepKey { return datadir.StepKey{Group: uint32(id)} }
 
 // cluster returns the cluster this node is in or has agreed to found, "" for none.
 func (n *Node) cluster() string {
