@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
