@@ -78,7 +78,7 @@ soak: build ## the long runs: schedules and real processes for SOAK minutes (def
 	SUNDOG_SOAK_MINUTES=$${SOAK:-30} SUNDOG_LONG=1 $(GO) test -count=1 -timeout 24h -v -run 'Soak' ./integration
 
 generate: | need-go ## Go code from the .proto files
-	$(GO) run ./internal/protogen
+	$(GO) run -C internal/tools ./protogen ../..
 
 clean: ## remove what make made
 	rm -rf bin coverage.out

@@ -92,9 +92,6 @@ func allowed(from, to string) bool {
 // TestWalls holds the imports between rooms to DESIGN section 2.
 func TestWalls(t *testing.T) {
 	for _, p := range listPackages(t) {
-		if strings.HasPrefix(p.ImportPath, module+"/internal/protogen") {
-			continue
-		}
 		from, ok := roomOf(p.ImportPath)
 		require.True(t, ok, "%s lies in no room of the house: add it to walls, with what it may import", p.ImportPath)
 		for _, imp := range p.Imports {

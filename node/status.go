@@ -27,7 +27,6 @@ type inspector struct {
 	memory    *dataplane.Memory
 	members   func() []membership.Member
 	directory *directory
-	readiness func(context.Context) Readiness
 }
 
 // status serves MethodStatus.

@@ -18,7 +18,6 @@ import (
 // way. Changes of a key are numbered; change n puts version n, or deletes.
 type register struct {
 	begun, ended atomic.Uint64
-	last         atomic.Uint64 // version of the last put; written before begun
 }
 
 // TestReadersDuringWrites: Gets are linearizable per key while the writer

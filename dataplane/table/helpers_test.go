@@ -27,8 +27,6 @@ func newTable(t testing.TB, limit int64) (*Table, *Arena, *dataplane.Memory) {
 
 func version(n int) sundog.Version { return sundog.Version{Clock: sundog.Clock(n)} }
 
-func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
-
 // telling makes a value of size bytes that tells key and version: it is only
 // ever equal to itself, so a reader can check any value by what it says.
 func telling(key []byte, v sundog.Version, size int) []byte {

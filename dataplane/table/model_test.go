@@ -26,7 +26,6 @@ type model struct {
 	items map[string]modelItem
 	clock int
 	cuts  []modelCut
-	last  string
 }
 
 type modelCut struct {

@@ -217,7 +217,8 @@ func crashOnce(t *testing.T, seed uint64) (lost []string, acks int) {
 	// own, reach the writers; then the machine is gone.
 	for range 1000 {
 		w.mu.Lock()
-		w.mu.Unlock() //nolint:staticcheck // only to give the writers their turn
+		//lint:ignore SA2001 only to give the writers their turn
+		w.mu.Unlock()
 		runtime.Gosched()
 	}
 	w.mu.Lock()

@@ -29,7 +29,7 @@ func TestAfterInstall(t *testing.T) {
 		}
 		var resp raft.AppendEntriesResponse
 		req := &raft.AppendEntriesRequest{
-			RPCHeader: headerFor(1, 1), Term: term, Leader: headerFor(1, 1).Addr, PrevLogEntry: prev, PrevLogTerm: prevTerm,
+			RPCHeader: headerFor(1, 1), Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
 			Entries: logs, LeaderCommitIndex: prev,
 		}
 		if err := leader.AppendEntries("", target, req, &resp); err != nil {
@@ -47,7 +47,7 @@ func TestAfterInstall(t *testing.T) {
 	_, err = state.WriteTo(&body)
 	require.NoError(t, err)
 	req := &raft.InstallSnapshotRequest{
-		RPCHeader: headerFor(1, 1), SnapshotVersion: 1, Term: 3, Leader: headerFor(1, 1).Addr, LastLogIndex: 8, LastLogTerm: 3,
+		RPCHeader: headerFor(1, 1), SnapshotVersion: 1, Term: 3, LastLogIndex: 8, LastLogTerm: 3,
 		Configuration: raft.EncodeConfiguration(newConfiguration(c.members())), ConfigurationIndex: 1, Size: int64(body.Len()),
 	}
 	var resp raft.InstallSnapshotResponse

@@ -79,14 +79,14 @@ const to2 = raft.ServerAddress("0000000000000002/3")
 func TestMuxCarriesEveryRPC(t *testing.T) {
 	p := newMuxPair(t, MuxConfig{}, true)
 	appendReq := &raft.AppendEntriesRequest{
-		RPCHeader: headerFor(1, 1), Term: 7, Leader: headerFor(1, 1).Addr, PrevLogEntry: 4, PrevLogTerm: 6, LeaderCommitIndex: 3,
+		RPCHeader: headerFor(1, 1), Term: 7, PrevLogEntry: 4, PrevLogTerm: 6, LeaderCommitIndex: 3,
 		Entries: []*raft.Log{
 			{Index: 5, Term: 7, Type: raft.LogCommand, Data: []byte("x"), AppendedAt: time.Unix(0, 99)},
 			{Index: 6, Term: 7, Type: raft.LogConfiguration, Data: bytes.Repeat([]byte("y"), 3<<20), Extensions: []byte("ext")},
 			{Index: 7, Term: 7, Type: raft.LogNoop, Data: []byte{}},
 		},
 	}
-	vote := &raft.RequestVoteRequest{RPCHeader: headerFor(1, 1), Term: 8, Candidate: headerFor(1, 1).Addr, LastLogIndex: 5, LastLogTerm: 7, LeadershipTransfer: true}
+	vote := &raft.RequestVoteRequest{RPCHeader: headerFor(1, 1), Term: 8, LastLogIndex: 5, LastLogTerm: 7, LeadershipTransfer: true}
 	pre := &raft.RequestPreVoteRequest{RPCHeader: headerFor(1, 1), Term: 9, LastLogIndex: 5, LastLogTerm: 7}
 	now := &raft.TimeoutNowRequest{RPCHeader: headerFor(1, 1)}
 	got := make(chan any, 1)
@@ -128,7 +128,7 @@ func TestMuxCarriesEveryRPC(t *testing.T) {
 }
 
 func heartbeat() *raft.AppendEntriesRequest {
-	return &raft.AppendEntriesRequest{RPCHeader: headerFor(1, 1), Term: 7, Leader: headerFor(1, 1).Addr}
+	return &raft.AppendEntriesRequest{RPCHeader: headerFor(1, 1), Term: 7}
 }
 
 func TestMuxRefusesQuickly(t *testing.T) {
@@ -320,7 +320,7 @@ func TestInstallSnapshot(t *testing.T) {
 		body[i] = byte(i * 7)
 	}
 	req := &raft.InstallSnapshotRequest{
-		RPCHeader: headerFor(1, 1), SnapshotVersion: 1, Term: 7, Leader: headerFor(1, 1).Addr, LastLogIndex: 40, LastLogTerm: 6,
+		RPCHeader: headerFor(1, 1), SnapshotVersion: 1, Term: 7, LastLogIndex: 40, LastLogTerm: 6,
 		Configuration: raft.EncodeConfiguration(newConfiguration([]string{serverID(1, 1), serverID(2, 3)})), ConfigurationIndex: 3, Size: int64(len(body)),
 	}
 	var admit error

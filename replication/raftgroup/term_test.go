@@ -74,20 +74,20 @@ func termTrial(t *testing.T, id GroupID, store *Store, l, n, m *Mux) (vote, ack 
 	both.Go(func() {
 		time.Sleep(rand.N(time.Millisecond))
 		var resp raft.RequestVoteResponse
-		req := &raft.RequestVoteRequest{RPCHeader: head(2), Term: 3, Candidate: []byte(names[2]), LastLogIndex: 1, LastLogTerm: 1}
+		req := &raft.RequestVoteRequest{RPCHeader: head(2), Term: 3, LastLogIndex: 1, LastLogTerm: 1}
 		if err := candidate.RequestVote("", target, req, &resp); err == nil {
 			vote = resp.Granted
 		}
 	})
 	both.Go(func() {
 		time.Sleep(rand.N(3 * time.Millisecond))
-		beat := &raft.AppendEntriesRequest{RPCHeader: head(0), Term: 2, Leader: []byte(names[0])}
+		beat := &raft.AppendEntriesRequest{RPCHeader: head(0), Term: 2}
 		_ = leader.AppendEntries("", target, beat, &raft.AppendEntriesResponse{})
 	})
 	both.Wait()
 	var resp raft.AppendEntriesResponse
 	req := &raft.AppendEntriesRequest{
-		RPCHeader: head(0), Term: 2, Leader: []byte(names[0]), PrevLogEntry: 1, PrevLogTerm: 1,
+		RPCHeader: head(0), Term: 2, PrevLogEntry: 1, PrevLogTerm: 1,
 		Entries: []*raft.Log{{Index: 2, Term: 2, Type: raft.LogCommand, Data: encodeEntry(1, nil)}},
 	}
 	if err := leader.AppendEntries("", target, req, &resp); err == nil {

@@ -52,7 +52,7 @@ func encodeAppend(a *raft.AppendEntriesRequest) ([][]byte, error) {
 func decodeAppend(b []byte, header raft.RPCHeader) (*raft.AppendEntriesRequest, error) {
 	d := decoder{b: b}
 	header.ProtocolVersion = raft.ProtocolVersion(d.u8())
-	a := &raft.AppendEntriesRequest{RPCHeader: header, Leader: header.Addr}
+	a := &raft.AppendEntriesRequest{RPCHeader: header}
 	a.Term, a.PrevLogEntry, a.PrevLogTerm, a.LeaderCommitIndex = d.u64(), d.u64(), d.u64(), d.u64()
 	n := d.uvarint()
 	if n > uint64(len(d.b)) { // each entry takes more than a byte
@@ -102,7 +102,7 @@ func appendVote(protocol byte, term, lastIndex, lastTerm uint64) []byte {
 func decodeVote(b []byte, header raft.RPCHeader) (*raft.RequestVoteRequest, error) {
 	d := decoder{b: b}
 	header.ProtocolVersion = raft.ProtocolVersion(d.u8())
-	v := &raft.RequestVoteRequest{RPCHeader: header, Candidate: header.Addr}
+	v := &raft.RequestVoteRequest{RPCHeader: header}
 	v.Term, v.LastLogIndex, v.LastLogTerm = d.u64(), d.u64(), d.u64()
 	v.LeadershipTransfer = d.u8() == 1
 	if d.bad || len(d.b) > 0 {
@@ -150,7 +150,7 @@ func encodeInstall(r *raft.InstallSnapshotRequest) []byte {
 func decodeInstall(b []byte, header raft.RPCHeader) (*raft.InstallSnapshotRequest, error) {
 	d := decoder{b: b}
 	header.ProtocolVersion = raft.ProtocolVersion(d.u8())
-	r := &raft.InstallSnapshotRequest{RPCHeader: header, Leader: header.Addr}
+	r := &raft.InstallSnapshotRequest{RPCHeader: header}
 	r.SnapshotVersion = raft.SnapshotVersion(d.u8())
 	r.Term, r.LastLogIndex, r.LastLogTerm, r.ConfigurationIndex = d.u64(), d.u64(), d.u64(), d.u64()
 	r.Size = int64(d.u64())

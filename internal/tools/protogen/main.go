@@ -2,8 +2,8 @@
 // the machine: it parses with bufbuild/protocompile and hands the descriptors to
 // protoc-gen-go, both pinned by go.mod. It prints nothing when all is well.
 //
-// Run it from the module root: go run ./internal/protogen (or make generate).
-// Each x/y/ypb/y.proto becomes y.pb.go beside it.
+// Run it as make generate does: go run -C internal/tools ./protogen ../.. makes,
+// for each .proto file below the folder that is named, the .pb.go beside it.
 package main
 
 import (
@@ -23,17 +23,21 @@ import (
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: protogen DIR")
+		os.Exit(2)
+	}
+	if err := run(context.Background(), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "protogen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, dir string) error {
 	var files []string
-	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".proto") {
-			files = append(files, filepath.ToSlash(path))
+			files = append(files, path)
 		}
 		return err
 	})
@@ -41,7 +45,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	compiler := protocompile.Compiler{
-		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{}),
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{dir}}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
 	compiled, err := compiler.Compile(ctx, files...)
@@ -55,11 +59,11 @@ func run(ctx context.Context) error {
 	for _, f := range compiled {
 		req.ProtoFile = append(req.ProtoFile, protoutil.ProtoFromFileDescriptor(f))
 	}
-	return generate(ctx, req)
+	return generate(ctx, dir, req)
 }
 
-// generate runs protoc-gen-go on the request and writes the files it answers.
-func generate(ctx context.Context, req *pluginpb.CodeGeneratorRequest) error {
+// generate runs protoc-gen-go on the request and writes the files it answers below dir.
+func generate(ctx context.Context, dir string, req *pluginpb.CodeGeneratorRequest) error {
 	in, err := proto.Marshal(req)
 	if err != nil {
 		return err
@@ -78,7 +82,7 @@ func generate(ctx context.Context, req *pluginpb.CodeGeneratorRequest) error {
 		return fmt.Errorf("protoc-gen-go: %s", *resp.Error)
 	}
 	for _, f := range resp.File {
-		if err := os.WriteFile(f.GetName(), []byte(f.GetContent()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, f.GetName()), []byte(f.GetContent()), 0o644); err != nil {
 			return err
 		}
 	}
