@@ -36,7 +36,11 @@ type testNode struct {
 	up      bool
 }
 
-const testHeartbeat = 300 * time.Millisecond
+const testHeartbeat = 400 * time.Millisecond
+
+// steady are timings for tests in which no leader may lose its office on a busy
+// machine.
+func steady(cfg *Config) { cfg.Timings = sundog.DefaultTimings() }
 
 func newCluster(t testing.TB, nodes, groups int, tune func(*Config)) *cluster {
 	c := &cluster{t: t, net: newNetwork(), groups: groups, tune: tune, nodes: make(map[sundog.NodeID]*testNode)}

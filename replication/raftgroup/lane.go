@@ -19,6 +19,7 @@ type outQueue struct {
 	mu    sync.Mutex // guards what follows
 	msgs  []*message
 	bytes int
+	lazy  bool // a wake-up is set for messages that may wait
 }
 
 func newOutQueue() outQueue { return outQueue{wake: make(chan struct{}, 1)} }
@@ -38,14 +39,32 @@ func (q *outQueue) push(m *message) bool {
 		q.msgs = append(q.msgs, m)
 		q.bytes += m.size + frameHeader
 	}
+	wait := m.hold > 0 && (q.lazy || len(q.msgs) == 1)
+	if wait && !full && !q.lazy {
+		q.lazy = true
+		time.AfterFunc(untilTick(m.hold), func() {
+			q.mu.Lock()
+			q.lazy = false
+			q.mu.Unlock()
+			q.signal()
+		})
+	}
 	q.mu.Unlock()
-	if !full {
+	if !full && !wait {
 		q.signal()
 	}
 	return !full
 }
 
-// take removes all messages.
+// untilTick is the time to the next whole multiple of hold. The multiples are
+// those of the wall clock, so that messages of all groups, to all peers and, as
+// far as clocks agree, from all nodes, go at the same moments: an idle process
+// then wakes once for all of them.
+func untilTick(hold time.Duration) time.Duration {
+	return hold - time.Duration(time.Now().UnixNano())%hold
+}
+
+// take removes all messages, also those that might still wait.
 func (q *outQueue) take() []*message {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -235,10 +236,10 @@ func (c *stuckConn) Write(b []byte) (int, error) {
 
 func TestPipelineKeepsOrder(t *testing.T) {
 	p := newMuxPair(t, MuxConfig{}, true)
-	var seen []uint64
+	seen := make(chan uint64, 1000)
 	p.serve(t, func(rpc raft.RPC) {
 		a := rpc.Command.(*raft.AppendEntriesRequest)
-		seen = append(seen, a.Entries[0].Index)
+		seen <- a.Entries[0].Index
 		rpc.Respond(&raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: a.Entries[0].Index}, nil)
 	})
 	pipe, err := p.ta.AppendEntriesPipeline("", to2)
@@ -259,7 +260,7 @@ func TestPipelineKeepsOrder(t *testing.T) {
 		require.NoError(t, f.Error())
 		require.Equal(t, i, f.Request().Entries[0].Index)
 		require.Equal(t, i, f.Response().LastLog)
-		require.Equal(t, i, seen[i-1])
+		require.Equal(t, i, <-seen)
 	}
 	require.NoError(t, pipe.Close())
 }
@@ -323,9 +324,14 @@ func TestInstallSnapshot(t *testing.T) {
 		RPCHeader: headerFor(1, 1), SnapshotVersion: 1, Term: 7, LastLogIndex: 40, LastLogTerm: 6,
 		Configuration: raft.EncodeConfiguration(newConfiguration([]string{serverID(1, 1), serverID(2, 3)})), ConfigurationIndex: 3, Size: int64(len(body)),
 	}
-	var admit error
+	var refusing atomic.Bool
 	var installed []uint64
-	p.tb.admit = func(last uint64) error { return admit }
+	p.tb.admit = func(uint64) error {
+		if refusing.Load() {
+			return sundog.Errorf(sundog.Conflict, "older than what is applied")
+		}
+		return nil
+	}
 	p.tb.installed = func(last uint64) { installed = append(installed, last) }
 	p.serve(t, func(rpc raft.RPC) {
 		got := rpc.Command.(*raft.InstallSnapshotRequest)
@@ -347,10 +353,10 @@ func TestInstallSnapshot(t *testing.T) {
 
 	require.ErrorIs(t, p.ta.InstallSnapshot("", to2, req, &resp, bytes.NewReader(body[1:])), sundog.Corrupt)
 	require.Error(t, p.ta.InstallSnapshot("", "0000000000000002/9", req, &resp, bytes.NewReader(body)))
-	admit = sundog.Errorf(sundog.Conflict, "older than what is applied")
+	refusing.Store(true)
 	require.ErrorIs(t, p.ta.InstallSnapshot("", to2, req, &resp, bytes.NewReader(body)), sundog.Conflict)
 	require.Len(t, installed, 1)
-	admit = nil
+	refusing.Store(false)
 	require.NoError(t, p.ta.InstallSnapshot("", to2, req, &resp, bytes.NewReader(body)))
 	eventually(t, "no connection is left", func() bool { return p.net.connections() == 0 })
 }

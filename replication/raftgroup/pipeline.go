@@ -104,7 +104,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	for _, b := range parts {
 		f.size += len(b)
 	}
-	f.call, f.peer, err = p.t.begin(p.target, kindAppend, false, parts...)
+	f.call, f.peer, err = p.t.begin(p.target, kindAppend, false, 0, parts...)
 	if err != nil {
 		p.fail(err)
 		return nil, err

@@ -14,6 +14,9 @@ import (
 // candidates and for requests whose sender has given up.
 const inboxSize = 64
 
+// answerShare of the tick of heartbeats is the tick of their answers.
+const answerShare = 25
+
 // transport is the raft.Transport of one replica. Addresses are server ids:
 // where a node lives is the Mux's business, so that a new address needs no
 // change of configuration.
@@ -31,6 +34,8 @@ type transport struct {
 
 	// heartbeat is what SetHeartbeatHandler gave; the shipped build ignores it.
 	heartbeat func(raft.RPC)
+	// hold is the tick on which heartbeats go out, 0 for at once.
+	hold time.Duration
 	// muted, if set, tells that requests must not be sent (a hung log disk).
 	muted func() bool
 	// admit, if set, refuses the installation of a snapshot; installed is told of
@@ -43,6 +48,7 @@ type transport struct {
 type owedAnswer struct {
 	in   *inbound
 	msg  received // its header
+	beat bool     // it is a heartbeat
 	resp chan raft.RPCResponse
 }
 
@@ -167,7 +173,10 @@ func (m *Mux) request(in *inbound, msg *received, names *serverNames) {
 	owed := owedAnswer{in: in, msg: *msg, resp: make(chan raft.RPCResponse, 1)}
 	owed.msg.payload = nil
 	rpc := raft.RPC{Command: cmd, RespChan: owed.resp}
-	if a, ok := cmd.(*raft.AppendEntriesRequest); mutantHeartbeatHandler && ok && t.heartbeat != nil && isHeartbeat(a) {
+	if a, ok := cmd.(*raft.AppendEntriesRequest); ok {
+		owed.beat = isHeartbeat(a)
+	}
+	if mutantHeartbeatHandler && t.heartbeat != nil && owed.beat {
 		t.heartbeat(rpc)
 		t.finish(owed, <-owed.resp)
 		return
@@ -244,11 +253,16 @@ func (t *transport) finish(owed owedAnswer, r raft.RPCResponse) {
 	if err != nil {
 		kind, payload = kindError, encodeRefusal(err)
 	}
-	owed.in.reply(newMessage(kind, m.group, m.from, m.to, m.id, payload))
+	out := newMessage(kind, m.group, m.from, m.to, m.id, payload)
+	if owed.beat {
+		// Heartbeats of many groups came together; so may their answers go.
+		out.hold = t.hold / answerShare
+	}
+	owed.in.reply(out)
 }
 
 // begin sends a request to target.
-func (t *transport) begin(target raft.ServerAddress, kind byte, urgent bool, parts ...[]byte) (*call, *peer, error) {
+func (t *transport) begin(target raft.ServerAddress, kind byte, urgent bool, hold time.Duration, parts ...[]byte) (*call, *peer, error) {
 	to, err := ring.ParseServerID(string(target))
 	if err != nil {
 		return nil, nil, err
@@ -268,6 +282,7 @@ func (t *transport) begin(target raft.ServerAddress, kind byte, urgent bool, par
 		l = p.urgent
 	}
 	m := newMessage(kind, t.group, to.Incarnation, t.self.Incarnation, t.mux.ids.Add(1), parts...)
+	m.hold = hold
 	c, err := p.ask(l, m, to.Incarnation)
 	return c, p, err
 }
@@ -294,8 +309,8 @@ func (t *transport) wait(c *call, p *peer, timeout time.Duration) (any, error) {
 }
 
 // roundTrip sends a request and copies its answer into resp.
-func roundTrip[T any](t *transport, target raft.ServerAddress, kind byte, urgent bool, resp *T, parts ...[]byte) error {
-	c, p, err := t.begin(target, kind, urgent, parts...)
+func roundTrip[T any](t *transport, target raft.ServerAddress, kind byte, urgent bool, hold time.Duration, resp *T, parts ...[]byte) error {
+	c, p, err := t.begin(target, kind, urgent, hold, parts...)
 	if err != nil {
 		return err
 	}
@@ -318,17 +333,20 @@ func (t *transport) AppendEntries(_ raft.ServerID, target raft.ServerAddress, ar
 	if err != nil {
 		return err
 	}
-	return roundTrip(t, target, kindAppend, isHeartbeat(args), resp, parts...)
+	if isHeartbeat(args) {
+		return roundTrip(t, target, kindAppend, true, t.hold, resp, parts...)
+	}
+	return roundTrip(t, target, kindAppend, false, 0, resp, parts...)
 }
 
 // RequestVote is of raft.Transport.
 func (t *transport) RequestVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return roundTrip(t, target, kindVote, true, resp, encodeVote(args))
+	return roundTrip(t, target, kindVote, true, 0, resp, encodeVote(args))
 }
 
 // RequestPreVote is of raft.WithPreVote.
 func (t *transport) RequestPreVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	err := roundTrip(t, target, kindPreVote, true, resp, encodePreVote(args))
+	err := roundTrip(t, target, kindPreVote, true, 0, resp, encodePreVote(args))
 	// raft takes this text for a peer that is too old to know pre-votes, and so
 	// for a granted one.
 	if err != nil && strings.Contains(err.Error(), "unexpected command") {
@@ -339,5 +357,5 @@ func (t *transport) RequestPreVote(_ raft.ServerID, target raft.ServerAddress, a
 
 // TimeoutNow is of raft.Transport.
 func (t *transport) TimeoutNow(_ raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	return roundTrip(t, target, kindTimeoutNow, true, resp, []byte{byte(args.ProtocolVersion)})
+	return roundTrip(t, target, kindTimeoutNow, true, 0, resp, []byte{byte(args.ProtocolVersion)})
 }
