@@ -13,11 +13,11 @@ import (
 func TestCrashDropsUnsyncedWrites(t *testing.T) {
 	t.Parallel()
 	total := 0
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		lost, acks := crashOnce(t, seed)
 		require.Empty(t, lost, "seed %d", seed)
 		total += acks
 	}
-	t.Logf("60 crashes, %d acknowledged operations, none lost", total)
+	t.Logf("40 crashes, %d acknowledged operations, none lost", total)
 	require.Greater(t, total, 1000)
 }

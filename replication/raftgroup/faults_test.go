@@ -262,7 +262,10 @@ func TestDamagedSnapshot(t *testing.T) {
 func TestSnapshotsByBytes(t *testing.T) {
 	t.Parallel()
 	const limit, trailing = 64 << 10, 16 << 10
-	c := newCluster(t, 3, 1, func(cfg *Config) { cfg.SnapshotBytes, cfg.TrailingBytes = limit, trailing })
+	c := newCluster(t, 3, 1, func(cfg *Config) {
+		steady(cfg)
+		cfg.SnapshotBytes, cfg.TrailingBytes = limit, trailing
+	})
 	c.startAll()
 	leader := c.leader(0)
 	for i := range 200 {
