@@ -13,6 +13,6 @@ import (
 func TestMutantNoBarrierIsCaught(t *testing.T) {
 	mutantNoBarrier = true
 	defer func() { mutantNoBarrier = false }()
-	rec := recordHistory(t, 3*time.Second)
+	rec := recordHistory(t, 3*time.Second, 500)
 	require.ErrorContains(t, rec.Check(time.Minute, t.TempDir()), "not linearizable")
 }
