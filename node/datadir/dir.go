@@ -29,7 +29,7 @@ const (
 type Dir struct {
 	path  string
 	lock  *os.File
-	nonce uint64
+	nonce uint64 // set by boot
 
 	mu     sync.Mutex // guards id, steps and closed, and orders the writes of all files
 	id     identity
@@ -38,11 +38,13 @@ type Dir struct {
 }
 
 // Open creates the directory (mode 0700) or opens it, locks it for this
-// process, raises its boot counter by one and syncs that before it returns. now
-// is noted in the identity file for the operator; nothing depends on it.
+// process, raises its boot counter by one and syncs that before it returns. A
+// start that the cluster refused ([Dir.NoteRefusal]) is not counted: the next
+// one repeats it, counter and nonce. now is noted in the identity file for the
+// operator; nothing depends on it.
 //
 // Errors: Conflict when another process (or another Dir of this one) has it
-// open; Corrupt when the identity fails its checksum or is missing beside
+// open, and when the directory is fenced ([Dir.Fence]); Corrupt when the identity fails its checksum or is missing beside
 // data; Invalid when it was written by a newer version, when the path is not a
 // usable directory, or when it holds files that are not Sundog's.
 func Open(path string, now time.Time) (*Dir, error) {
@@ -60,7 +62,7 @@ func Open(path string, now time.Time) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{path: path, lock: lock, nonce: newNonce()}
+	d := &Dir{path: path, lock: lock}
 	if err := d.boot(now); err != nil {
 		d.release()
 		return nil, err
@@ -87,8 +89,16 @@ func (d *Dir) boot(now time.Time) error {
 			return err
 		}
 	}
+	if d.id.Fenced != "" {
+		return sundog.Errorf(sundog.Conflict, "data directory %s is fenced for good: %s; move it away, and let the node join with an empty one", d.path, d.id.Fenced)
+	}
 	next := d.id
-	next.Boot++
+	if d.id.Refused != nil {
+		d.nonce = d.id.Refused.Nonce
+	} else {
+		d.nonce = newNonce()
+		next.Boot++
+	}
 	next.Started = now.UTC()
 	if err := d.writeIdentity(next); err != nil {
 		return err
@@ -155,15 +165,17 @@ func (d *Dir) ID() sundog.NodeID {
 	return d.id.Node
 }
 
-// Boot returns this process's number: 1 for the first Open, one more for each.
+// Boot returns this start's number: 1 for the first Open, one more for each that
+// follows one that was not refused.
 func (d *Dir) Boot() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.id.Boot
 }
 
-// Nonce returns a random number of this process, never zero and never written
-// down: two processes that run the same boot of a cloned directory differ in it.
+// Nonce returns a random number of this start, never zero: two processes that run
+// the same boot of a cloned directory differ in it. It is written down only when
+// the start was refused.
 func (d *Dir) Nonce() uint64 { return d.nonce }
 
 // Path returns a path inside the directory. Nothing is created.

@@ -159,13 +159,14 @@ func TestDamagedIdentity(t *testing.T) {
 	_, err = Open(d.path, now)
 	require.ErrorIs(t, err, sundog.Corrupt)
 
-	newer := strings.Replace(string(whole), `"version": 1`, `"version": 2`, 1)
+	newer := strings.Replace(string(whole), `"version": 2`, `"version": 3`, 1)
 	require.NoError(t, os.WriteFile(d.Path(identityName), []byte(newer), 0o600))
 	_, err = Open(d.path, now)
 	require.ErrorIs(t, err, sundog.Invalid)
-	require.ErrorContains(t, err, "newer Sundog (format 2, this one knows 1)")
-	require.NoError(t, os.WriteFile(d.Path(identityName), whole, 0o600))
-	require.Equal(t, d.ID(), open(t, d.path).ID())
+	require.ErrorContains(t, err, "newer Sundog (format 3, this one knows 2)")
+	older := strings.Replace(string(whole), `"version": 2`, `"version": 1`, 1)
+	require.NoError(t, os.WriteFile(d.Path(identityName), []byte(older), 0o600))
+	require.Equal(t, d.ID(), open(t, d.path).ID(), "the last release's")
 }
 
 func founding(cluster string, ids ...sundog.NodeID) Founding {
@@ -291,6 +292,9 @@ func TestStepsOnlyRise(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	whole, err := encodeIdentity(identity{Node: 1, Boot: 1, Cluster: clusterA})
+	require.NoError(f, err)
+	f.Add(whole)
+	whole, err = encodeIdentity(identity{Node: 1, Boot: 1, Refused: &refusedStart{Nonce: 7, Reason: "r"}, Fenced: "f"})
 	require.NoError(f, err)
 	f.Add(whole)
 	f.Add(encodeBlob(encodeSteps(map[StepKey]uint64{{Group: 1}: 2})))

@@ -48,6 +48,16 @@ func (f *PeerFence) Check(node sundog.NodeID, boot, nonce uint64) error {
 	return nil
 }
 
+// Above returns the boot counter that is known of a node, and whether a start
+// with the given one would come after it: a restart, or a copy of a directory
+// whose node still runs. Of a node that was never met there is none.
+func (f *PeerFence) Above(node sundog.NodeID, boot uint64) (known uint64, above bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, met := f.seen[node]
+	return m.boot, met && boot > m.boot
+}
+
 // Raise notes a boot counter known from elsewhere (the catalog), with no nonce.
 // A lower one than known changes nothing.
 func (f *PeerFence) Raise(node sundog.NodeID, boot uint64) {

@@ -14,9 +14,10 @@ import (
 	"github.com/sundog-kv/sundog"
 )
 
-// identityVersion is the only format this code reads and writes. A new field
-// needs a new version: an older program would drop it at its next boot.
-const identityVersion = 1
+// identityVersion is the format this code writes; it reads all from 1. A new
+// field needs a new version: an older program does not know what it means. 2
+// added refused and fenced.
+const identityVersion = 2
 
 // Founding is what the members of a new cluster agree on: DESIGN section 4.
 // Two foundings are the same only if all of it is equal ([Founding.Equal]).
@@ -83,6 +84,14 @@ type identity struct {
 	Cluster  string        `json:"cluster,omitempty"`
 	Heard    string        `json:"heard,omitempty"`
 	Founding *Founding     `json:"founding,omitempty"`
+	Refused  *refusedStart `json:"refused,omitempty"` // the last start, where the cluster refused it
+	Fenced   string        `json:"fenced,omitempty"`  // why no start is to be made from this directory
+}
+
+// refusedStart is a start that the cluster refused. It is repeated, not counted.
+type refusedStart struct {
+	Nonce  uint64 `json:"nonce"`
+	Reason string `json:"reason"`
 }
 
 // identityFile is the file: the sum is XXH64, in hexadecimal, of the identity
@@ -155,6 +164,9 @@ func (id identity) check() error {
 				return err
 			}
 		}
+	}
+	if id.Refused != nil && id.Refused.Nonce == 0 {
+		return sundog.Errorf(sundog.Invalid, "a refused start without a nonce")
 	}
 	if id.Founding != nil {
 		return id.Founding.Check()
