@@ -61,20 +61,6 @@ func TestDivergenceAtSnapshotIndex(t *testing.T) {
 	}
 }
 
-// TestInstallBelowAppliedIsRefused: a leader cannot take back what a voter holds.
-func TestInstallBelowAppliedIsRefused(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1, 1, nil)
-	n := c.start(1)
-	require.NoError(t, n.groups[0].Bootstrap(c.members()))
-	for i := range 5 {
-		c.propose(0, command(i))
-	}
-	g := n.groups[0]
-	require.ErrorIs(t, g.admitInstall(g.Status().Applied), sundog.Conflict)
-	require.NoError(t, g.admitInstall(g.Status().Applied+1))
-}
-
 // TestHungDisk: the log disk of a leader stops answering (hashicorp/raft issue
 // 503). It stops leading, another one takes over, and it comes back when the
 // disk answers again.

@@ -34,6 +34,7 @@ type Group struct {
 	oversize atomic.Bool // the log has outgrown its bound
 
 	lead leadership
+	turn snapshotTurn
 
 	spawning sync.Mutex // guards over
 	over     bool       // no goroutine may be started any more
@@ -66,6 +67,7 @@ func Open(cfg Config) (*Group, error) {
 	if g.snaps, err = openSnapshots(dir, g.log.cover); err != nil {
 		return nil, err
 	}
+	g.snaps.may = g.mayCreate
 	g.fsm = &fsm{machine: cfg.Machine, failed: func(error) { g.wakeKeeper() }}
 	g.proposer = newProposer(g)
 	if err := g.startRaft(); err != nil {
@@ -161,16 +163,6 @@ func (g *Group) endRaft(in *instance) {
 	}
 	in.drain.close()
 	<-in.drained
-}
-
-// admitInstall refuses a snapshot of what this replica has applied already:
-// installing it would take back state, and with it log entries that this voter
-// has acknowledged.
-func (g *Group) admitInstall(lastIndex uint64) error {
-	if applied := g.fsm.applied.Load(); lastIndex <= applied && applied > 0 {
-		return sundog.Errorf(sundog.Conflict, "%s: snapshot up to %d, but %d is applied here", g.cfg.ID, lastIndex, applied)
-	}
-	return nil
 }
 
 // installed follows each installation, before its sender is answered. raft keeps

@@ -193,12 +193,13 @@ func (g *GroupLog) watch(grow func(bytes int64), stall func()) {
 }
 
 // cover notes a snapshot that is on disk.
-func (g *GroupLog) cover(index, term uint64) {
+func (g *GroupLog) cover(index, term uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if index >= g.coveredIndex {
 		g.coveredIndex, g.coveredTerm = index, term
 	}
+	return nil
 }
 
 // StoreLog is StoreLogs of one entry.

@@ -15,7 +15,8 @@ import (
 
 // A snapshot goes over a connection of its own: the request (kindInstall), its
 // bytes (kindChunk), their number (kindEnd). The receiver writes kindAlive while
-// it works, then the answer.
+// it works, then the answer; it may answer before it has all, and then reads on
+// until the sender hangs up, since closing would take the answer away with it.
 const (
 	chunkSize   = 256 << 10
 	aliveEvery  = time.Second
@@ -80,12 +81,13 @@ func (s *snapshotStream) send(args *raft.InstallSnapshotRequest, data io.Reader)
 		return nil, writeErr
 	}
 	if writeErr != nil {
-		// The receiver may have said why before it hung up.
+		// The receiver may have answered before it hung up.
 		select {
 		case r := <-s.answer:
 			if r.err != nil {
 				return nil, r.err
 			}
+			return r.resp.(*raft.InstallSnapshotResponse), nil
 		case <-time.After(s.t.mux.cfg.Timeout):
 		case <-s.t.life.Done():
 		}
@@ -118,6 +120,9 @@ func (s *snapshotStream) write(args *raft.InstallSnapshotRequest, data io.Reader
 	buf := make([]byte, chunkSize)
 	sent := uint64(0)
 	for !s.t.life.over() {
+		if len(s.answer) > 0 {
+			return nil // the receiver needs no more to answer
+		}
 		n, err := io.ReadFull(data, buf)
 		sent += uint64(n)
 		if n > 0 {
@@ -179,7 +184,8 @@ func (m *Mux) receiveSnapshot(conn net.Conn, node sundog.NodeID) {
 	put := func(kind byte, payload []byte) error {
 		return w.write([]*message{newMessage(kind, msg.group, msg.from, msg.to, msg.id, payload)})
 	}
-	resp, err := m.install(node, &msg, r, put)
+	in := installation{mux: m, msg: &msg, body: r, put: put}
+	resp, err := in.run(node)
 	if err != nil {
 		m.cfg.Logger.Info("raft snapshot refused", "group", msg.group.String(), "peer", node, "error", err)
 		err = put(kindError, encodeRefusal(err))
@@ -188,11 +194,24 @@ func (m *Mux) receiveSnapshot(conn net.Conn, node sundog.NodeID) {
 	}
 	if err != nil {
 		m.cfg.Logger.Debug("raft snapshot answer not written", "peer", node, "error", err)
+	} else if !in.handed {
+		_, _ = io.Copy(io.Discard, r) // until the sender hangs up, or is silent
 	}
 }
 
-// install hands the request to its group and returns the encoded answer.
-func (m *Mux) install(node sundog.NodeID, msg *received, r *bufio.Reader, put func(byte, []byte) error) ([]byte, error) {
+// installation is the receiver's end of a snapshot.
+type installation struct {
+	mux    *Mux
+	msg    *received
+	body   *bufio.Reader
+	put    func(kind byte, payload []byte) error
+	handed bool // raft reads the body
+}
+
+// run decides on the request, or has its group carry it out, and returns the
+// encoded answer.
+func (in *installation) run(node sundog.NodeID) ([]byte, error) {
+	m, msg := in.mux, in.msg
 	t := m.lookup(msg.group)
 	if t == nil || t.self.Incarnation != msg.to {
 		m.cfg.Metrics.refuse("unknown group")
@@ -205,45 +224,69 @@ func (m *Mux) install(node sundog.NodeID, msg *received, r *bufio.Reader, put fu
 	if err != nil {
 		return nil, err
 	}
-	if t.admit != nil {
-		if err := t.admit(req.LastLogIndex); err != nil {
-			return nil, err
-		}
-	}
 	select {
 	case m.incoming <- struct{}{}:
 	default:
 		return nil, sundog.Errorf(sundog.Unavailable, "node %s receives %d snapshots already", m.cfg.Self, cap(m.incoming))
 	}
 	defer func() { <-m.incoming }()
-
+	if t.admit != nil {
+		a, err := t.admit(req)
+		if err != nil {
+			return nil, err
+		}
+		if a.release != nil {
+			defer a.release()
+		}
+		if a.answer != nil {
+			return encodeAnswer(a.answer)
+		}
+	}
 	resp := make(chan raft.RPCResponse, 1)
-	body := &snapshotReader{r: r, msg: msg}
 	select {
-	case t.inbox <- raft.RPC{Command: req, Reader: body, RespChan: resp}:
+	case t.inbox <- raft.RPC{Command: req, Reader: &snapshotReader{r: in.body, msg: msg}, RespChan: resp}:
+		in.handed = true
 	default:
 		return nil, sundog.Errorf(sundog.Unavailable, "replica of %s is busy", msg.group)
 	}
+	got, err := in.await(resp, t.life.Done(), sundog.Errorf(sundog.Closed, "replica of %s is closed", msg.group))
+	if err != nil {
+		return nil, err
+	}
+	if got.Error != nil {
+		return nil, got.Error
+	}
+	if a, ok := got.Response.(*raft.InstallSnapshotResponse); ok && a.Success && t.installed != nil {
+		// This may make the raft instance anew, and so end t: what counts is that
+		// the sender hears of life until it is done.
+		told := make(chan raft.RPCResponse, 1)
+		if m.start(func() { t.installed(req.LastLogIndex); told <- got }) {
+			_, err = in.await(told, nil, nil)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return encodeAnswer(got.Response)
+}
+
+// await waits for an answer, and shows the sender life meanwhile; it gives up
+// with the error when the channel gone, if any, is closed.
+func (in *installation) await(answer <-chan raft.RPCResponse, gone <-chan struct{}, because error) (raft.RPCResponse, error) {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	for {
 		select {
-		case got := <-resp:
-			if got.Error != nil {
-				return nil, got.Error
-			}
-			if a, ok := got.Response.(*raft.InstallSnapshotResponse); ok && a.Success && t.installed != nil {
-				t.installed(req.LastLogIndex)
-			}
-			return encodeAnswer(got.Response)
+		case got := <-answer:
+			return got, nil
 		case <-alive.C:
 			// A sender that has gone is found out by the reader, or by nobody; raft
 			// finishes what it has.
-			_ = put(kindAlive, nil)
-		case <-t.life.Done():
-			return nil, sundog.Errorf(sundog.Closed, "replica of %s is closed", msg.group)
-		case <-m.life.Done():
-			return nil, sundog.Errorf(sundog.Closed, "raft transport is closed")
+			_ = in.put(kindAlive, nil)
+		case <-gone:
+			return raft.RPCResponse{}, because
+		case <-in.mux.life.Done():
+			return raft.RPCResponse{}, sundog.Errorf(sundog.Closed, "raft transport is closed")
 		}
 	}
 }

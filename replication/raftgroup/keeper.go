@@ -120,6 +120,10 @@ func (g *Group) takeSnapshot(ctx context.Context) error {
 		return sundog.Errorf(sundog.Unavailable, "%s is closing", g.cfg.ID)
 	}
 	defer func() { <-g.cfg.Store.snapshots }()
+	if !g.turn.take(turnOwn) {
+		return sundog.Errorf(sundog.Unavailable, "%s: a snapshot is taken or installed already", g.cfg.ID)
+	}
+	defer g.turn.give()
 	r := g.raft()
 	conf := r.ReloadableConfig()
 	conf.TrailingLogs = g.log.trailing(g.cfg.TrailingBytes)

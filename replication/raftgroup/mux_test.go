@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -326,11 +327,11 @@ func TestInstallSnapshot(t *testing.T) {
 	}
 	var refusing atomic.Bool
 	var installed []uint64
-	p.tb.admit = func(uint64) error {
+	p.tb.admit = func(*raft.InstallSnapshotRequest) (admission, error) {
 		if refusing.Load() {
-			return sundog.Errorf(sundog.Conflict, "older than what is applied")
+			return admission{}, sundog.Errorf(sundog.Conflict, "of another epoch")
 		}
-		return nil
+		return admission{}, nil
 	}
 	p.tb.installed = func(last uint64) { installed = append(installed, last) }
 	p.serve(t, func(rpc raft.RPC) {
@@ -387,4 +388,43 @@ func TestMuxHostileBytes(t *testing.T) {
 	defer c2.Close()
 	require.ErrorIs(t, p.b.Accept(c1, 1, "nonsense"), sundog.Invalid)
 	require.ErrorIs(t, p.b.Accept(c1, 2, LaneBulk), sundog.Denied)
+}
+
+// TestInstallShowsLife: the sender hears of life also while the receiver makes
+// its raft instance anew, which may take as long as the installation did.
+func TestInstallShowsLife(t *testing.T) {
+	p := newMuxPair(t, MuxConfig{}, true)
+	gate := make(chan struct{})
+	p.tb.installed = func(uint64) { <-gate }
+	p.serve(t, func(rpc raft.RPC) {
+		_, err := io.ReadAll(rpc.Reader)
+		rpc.Respond(&raft.InstallSnapshotResponse{Term: 7, Success: true}, err)
+	})
+	conn, err := p.net.dial(t.Context(), 1, 2, LaneSnapshot)
+	require.NoError(t, err)
+	defer conn.Close()
+	req := &raft.InstallSnapshotRequest{
+		RPCHeader: headerFor(1, 1), SnapshotVersion: 1, Term: 7, LastLogIndex: 40, LastLogTerm: 6, Size: 1,
+		Configuration: raft.EncodeConfiguration(newConfiguration([]string{serverID(1, 1)})), ConfigurationIndex: 3,
+	}
+	w := frameWriter{conn: conn, timeout: time.Minute}
+	for kind, payload := range [][]byte{kindInstall: encodeInstall(req), kindChunk: {1}, kindEnd: {1, 0, 0, 0, 0, 0, 0, 0}} {
+		if payload != nil {
+			require.NoError(t, w.write([]*message{newMessage(byte(kind), 9, 3, 1, 0, payload)}))
+		}
+	}
+	r := bufio.NewReader(conn)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	for life := 0; ; life++ {
+		msg, err := readMessage(r)
+		require.NoError(t, err)
+		if msg.kind != kindAlive {
+			require.EqualValues(t, kindInstall|kindAnswer, msg.kind)
+			require.GreaterOrEqual(t, life, 2)
+			return
+		}
+		if life == 1 {
+			close(gate)
+		}
+	}
 }

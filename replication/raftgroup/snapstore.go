@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/hashicorp/raft"
@@ -36,16 +37,21 @@ const (
 )
 
 // snapshotStore is a raft.SnapshotStore of one group that keeps the newest
-// snapshot only: the log is cut up to it, so an older one would be of no use.
+// snapshot only, by index: the log is cut up to it, so an older one would be of
+// no use, and must never take its place.
 type snapshotStore struct {
 	dir string
-	// taken is told of each snapshot that is on disk.
-	taken func(index, term uint64)
+	// taken is told of each snapshot that is on disk, before the older one goes.
+	taken func(index, term uint64) error
+	// may, if set, is asked before a snapshot up to index is begun.
+	may func(index uint64) error
+	// closing is held while a finished snapshot takes its place.
+	closing sync.Mutex
 }
 
-func openSnapshots(dir string, taken func(index, term uint64)) (*snapshotStore, error) {
+func openSnapshots(dir string, taken func(index, term uint64) error) (*snapshotStore, error) {
 	s := &snapshotStore{dir: dir, taken: taken}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDirs(dir); err != nil {
 		return nil, sundog.Errorf(sundog.Unavailable, "raft snapshots: %w", err)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*"+tempSuffix))
@@ -57,14 +63,16 @@ func openSnapshots(dir string, taken func(index, term uint64)) (*snapshotStore, 
 			return nil, sundog.Errorf(sundog.Unavailable, "raft snapshots: %w", err)
 		}
 	}
-	metas, err := s.List()
-	if err != nil {
-		return nil, err
-	}
-	if len(metas) > 0 {
-		taken(metas[0].Index, metas[0].Term)
-	}
 	return s, nil
+}
+
+// newest returns the index and term of the newest snapshot, 0 for none.
+func (s *snapshotStore) newest() (index, term uint64, err error) {
+	metas, err := s.List()
+	if err != nil || len(metas) == 0 {
+		return 0, 0, err
+	}
+	return metas[0].Index, metas[0].Term, nil
 }
 
 // List returns the snapshots, newest first; one whose header is damaged is an
@@ -87,7 +95,7 @@ func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 		metas = append(metas, meta)
 	}
 	slices.SortFunc(metas, func(a, b *raft.SnapshotMeta) int {
-		return cmp.Or(cmp.Compare(b.Term, a.Term), cmp.Compare(b.Index, a.Index))
+		return cmp.Or(cmp.Compare(b.Index, a.Index), cmp.Compare(b.Term, a.Term))
 	})
 	return metas, nil
 }
@@ -192,6 +200,11 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	if version != 1 {
 		return nil, sundog.Errorf(sundog.Invalid, "raft snapshot version %d", version)
 	}
+	if s.may != nil {
+		if err := s.may(index); err != nil {
+			return nil, err
+		}
+	}
 	id := fmt.Sprintf("%016x-%016x", term, index)
 	f, err := os.CreateTemp(s.dir, id+"-*"+tempSuffix)
 	if err != nil {
@@ -239,12 +252,23 @@ func (k *snapshotSink) Cancel() error {
 	return errors.Join(k.f.Close(), os.Remove(k.f.Name()))
 }
 
-// Close makes the snapshot durable and the newest one.
+// Close makes the snapshot durable and the newest one. One that is older than
+// the newest by then is dropped, with an error of kind Conflict: raft then takes
+// it for not taken.
 func (k *snapshotSink) Close() error {
 	if k.closed {
 		return nil
 	}
 	if err := k.finish(); err != nil {
+		return errors.Join(err, k.Cancel())
+	}
+	k.store.closing.Lock()
+	defer k.store.closing.Unlock()
+	newest, _, err := k.store.newest()
+	if err == nil && newest > k.meta.Index {
+		err = sundog.Errorf(sundog.Conflict, "raft snapshot up to %d: there is one up to %d", k.meta.Index, newest)
+	}
+	if err != nil {
 		return errors.Join(err, k.Cancel())
 	}
 	k.closed = true
@@ -258,7 +282,9 @@ func (k *snapshotSink) Close() error {
 	if err := syncDir(k.store.dir); err != nil {
 		return err
 	}
-	k.store.taken(k.meta.Index, k.meta.Term)
+	if err := k.store.taken(k.meta.Index, k.meta.Term); err != nil {
+		return err
+	}
 	k.store.reap(final)
 	return nil
 }
@@ -282,6 +308,31 @@ func (s *snapshotStore) reap(keep string) {
 			_ = os.Remove(name)
 		}
 	}
+}
+
+// makeDirs makes the folder and those above it, and makes their names durable:
+// a snapshot in a folder that a crash takes away is no snapshot. Parent and
+// grandparent are synced at each open, since whoever made the folder before may
+// have died before that.
+func makeDirs(dir string) error {
+	above := []string{filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))}
+	for d := above[1]; d != filepath.Dir(d); {
+		if _, err := os.Stat(d); err == nil {
+			break
+		}
+		d = filepath.Dir(d)
+		above = append(above, d)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, d := range above {
+		// What may not be read was there before, and is not this store's.
+		if err := syncDir(d); err != nil && !errors.Is(err, os.ErrPermission) {
+			return err
+		}
+	}
+	return nil
 }
 
 func syncDir(dir string) error {

@@ -38,10 +38,16 @@ type transport struct {
 	hold time.Duration
 	// muted, if set, tells that requests must not be sent (a hung log disk).
 	muted func() bool
-	// admit, if set, refuses the installation of a snapshot; installed is told of
-	// each one that raft carried out.
-	admit     func(lastIndex uint64) error
+	// admit, if set, is asked before each installation of a snapshot; installed is
+	// told of each one that raft carried out.
+	admit     func(*raft.InstallSnapshotRequest) (admission, error)
 	installed func(lastIndex uint64)
+}
+
+// admission lets a snapshot in, until release is called, or answers for it.
+type admission struct {
+	answer  *raft.InstallSnapshotResponse // nil: to be installed
+	release func()                        // nil: nothing to do
 }
 
 // owedAnswer is a request that raft will answer on resp.
