@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,6 +191,55 @@ func TestTruncationIsChunked(t *testing.T) {
 	requireLog(t, g, entries(n-4, n-1, 1, 16))
 	require.EqualValues(t, 2, g.trailing(2*g.Bytes()/4+8))
 	require.EqualValues(t, 1, g.trailing(1))
+}
+
+// TestCrashInTruncation: a truncation that reaches the end of the log leaves, at
+// each of its steps, a log that begins where it began.
+func TestCrashInTruncation(t *testing.T) {
+	for name, lo := range map[string]uint64{"whole log": 101, "from below it": 1, "suffix": 103} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "raft.db")
+			var armed atomic.Bool
+			var images []string
+			s := newStore(t, path, StoreConfig{}, storeHooks{afterCommit: func() {
+				if armed.Load() {
+					images = append(images, fmt.Sprintf("%s.%d", path, len(images)))
+					b, err := os.ReadFile(path)
+					if err == nil {
+						err = writeFile(images[len(images)-1], b)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}})
+			g := s.Group(1)
+			require.NoError(t, g.StoreLogs(entries(101, 112, 2, 300<<10))) // behind a snapshot up to 100
+			armed.Store(true)
+			require.NoError(t, g.DeleteRange(lo, 112))
+			armed.Store(false)
+			require.NoError(t, s.Close())
+			require.GreaterOrEqual(t, len(images), 3)
+			left := uint64(112)
+			for _, image := range images {
+				c := newStore(t, image, StoreConfig{}, storeHooks{}).Group(1)
+				first, err := c.FirstIndex()
+				require.NoError(t, err)
+				last, err := c.LastIndex()
+				require.NoError(t, err)
+				require.Less(t, last, left)
+				left = last
+				if first != 0 {
+					require.EqualValues(t, 101, first)
+				}
+			}
+			if lo <= 101 {
+				require.Zero(t, left)
+			} else {
+				require.Equal(t, lo-1, left)
+			}
+		})
+	}
 }
 
 func TestStoreRefusesToOpen(t *testing.T) {

@@ -28,10 +28,26 @@ func (g *GroupLog) dropSuffix(b *bbolt.Bucket, index uint64) error {
 	return nil
 }
 
+// dropSuffixStep deletes one step of records from the end, not below index; more
+// tells that some are left.
+func (g *GroupLog) dropSuffixStep(b *bbolt.Bucket, index uint64) (more bool, err error) {
+	index = max(index, g.next.first)
+	step, size := g.next.last+1, 0
+	for step > index && g.next.last+1-step < truncateRecords && size < truncateBytes {
+		step--
+		size += len(b.Get(indexKey(step)))
+	}
+	return step > index, g.dropSuffix(b, step)
+}
+
 // DeleteRange deletes entries lo to hi from either end of the log (raft asks for
 // nothing else); at the upper end everything from lo on goes, whatever hi is. It
 // goes in steps, each one a synced transaction that leaves a log without gaps,
 // and returns when all are done.
+//
+// What reaches the end of the log goes from the end downwards, also when it is
+// all of the log: whatever a crash leaves then still begins where the snapshot
+// before it ends.
 func (g *GroupLog) DeleteRange(lo, hi uint64) error {
 	if err := g.load(); err != nil {
 		return err
@@ -45,9 +61,8 @@ func (g *GroupLog) DeleteRange(lo, hi uint64) error {
 			if b == nil || g.next.first == 0 || hi < g.next.first || lo > g.next.last {
 				return false, nil
 			}
-			if lo > g.next.first {
-				step := max(lo, g.next.last-min(g.next.last-g.next.first, truncateRecords-1))
-				return step > lo, g.dropSuffix(b, step)
+			if lo > g.next.first || hi >= g.next.last {
+				return g.dropSuffixStep(b, lo)
 			}
 			return g.dropPrefix(b, hi)
 		},
@@ -64,9 +79,9 @@ func (g *GroupLog) DeleteRange(lo, hi uint64) error {
 	return g.await(op)
 }
 
-// dropPrefix deletes one step of records up to hi; more tells that some are left.
+// dropPrefix deletes one step of records up to hi, which is below the last; more
+// tells that some are left.
 func (g *GroupLog) dropPrefix(b *bbolt.Bucket, hi uint64) (more bool, err error) {
-	hi = min(hi, g.next.last)
 	records, size := 0, int64(0)
 	for i := g.next.first; i <= hi; i++ {
 		if records >= truncateRecords || size >= truncateBytes {
@@ -81,9 +96,6 @@ func (g *GroupLog) dropPrefix(b *bbolt.Bucket, hi uint64) (more bool, err error)
 		records++
 		size += n
 		g.next.first, g.next.bytes = i+1, g.next.bytes-n
-	}
-	if g.next.first > g.next.last {
-		g.next = extent{}
 	}
 	return more, nil
 }
