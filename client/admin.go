@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/sundog-kv/sundog/rpc"
 	"github.com/sundog-kv/sundog/rpc/rpcpb"
 )
+
+// catchUpMost bounds the wait for the map of a change that is made.
+const catchUpMost = 5 * time.Second
 
 // Pools lists the pools by id, of the newest map that the nodes which keep the
 // catalog have.
@@ -35,29 +39,40 @@ func (c *Client) Pools(ctx context.Context) ([]PoolInfo, error) {
 // CreatePool makes a pool. What spec leaves zero is for the cluster to fill in:
 // Replicas with the count that its strong pools share, the rest as in
 // [sundog.PoolSpec.WithDefaults]. The kinds: Invalid for a name or spec that can
-// never be, Exists, Conflict where the cluster cannot hold it. When it returns
-// nil this client's map has the pool.
+// never be, Exists, Conflict where the cluster cannot hold it. nil says that the
+// pool is made; calls on its partitions that are not ready yet wait for them
+// within their deadline. [Client.CreatePoolStatus] tells how many are.
 func (c *Client) CreatePool(ctx context.Context, name string, spec sundog.PoolSpec) (PoolInfo, error) {
+	st, err := c.CreatePoolStatus(ctx, name, spec)
+	return st.PoolInfo, err
+}
+
+// CreatePoolStatus is CreatePool that also tells how much of the new pool was
+// ready when the call's time ended: Ready of Partitions, 0 of 0 where not even
+// that was learnt. The rest becomes ready by itself.
+func (c *Client) CreatePoolStatus(ctx context.Context, name string, spec sundog.PoolSpec) (PoolStatus, error) {
 	if err := sundog.CheckPoolName(name); err != nil {
-		return PoolInfo{}, err
+		return PoolStatus{}, err
 	}
 	if err := spec.WithDefaults().Validate(); err != nil {
-		return PoolInfo{}, err
+		return PoolStatus{}, err
 	}
 	var reply rpcpb.PoolCreateReply
-	req := &rpcpb.PoolCreateRequest{Name: name, Spec: specToWire(spec)}
+	req := &rpcpb.PoolCreateRequest{Name: name, Spec: rpc.SpecMessage(spec)}
 	if err := c.control(ctx, rpc.MethodPoolCreate, true, req, &reply); err != nil {
-		return PoolInfo{}, err
+		return PoolStatus{}, err
 	}
-	if err := c.catchUp(ctx, sundog.Epoch(reply.GetEpoch())); err != nil {
-		return PoolInfo{}, err
+	c.catchUp(ctx, sundog.Epoch(reply.GetEpoch()))
+	st := PoolStatus{
+		PoolInfo: PoolInfo{ID: sundog.PoolID(reply.GetId()), Name: name, Spec: spec.WithDefaults()},
+		Ready:    int(reply.GetPartitionsReady()), Partitions: int(reply.GetPartitions()),
 	}
-	id := sundog.PoolID(reply.GetId())
-	p, ok := c.view.Load().Map().Pool(id)
-	if !ok {
-		return PoolInfo{}, sundog.Errorf(sundog.NotFound, "pool %q was created, and deleted by another client", name)
+	if reply.GetSpec() != nil {
+		st.Spec = rpc.SpecOf(reply.GetSpec())
+	} else if p, ok := c.view.Load().Map().Pool(st.ID); ok {
+		st.Spec = p.Spec
 	}
-	return PoolInfo{ID: id, Name: p.Name, Spec: p.Spec}, nil
+	return st, nil
 }
 
 // SetPool changes a pool; NotFound when there is none of that name.
@@ -84,7 +99,8 @@ func (c *Client) SetPool(ctx context.Context, name string, change PoolChange) er
 	if err := c.control(ctx, rpc.MethodPoolSet, true, req, &reply); err != nil {
 		return err
 	}
-	return c.catchUp(ctx, sundog.Epoch(reply.GetEpoch()))
+	c.catchUp(ctx, sundog.Epoch(reply.GetEpoch()))
+	return nil
 }
 
 // DeletePool removes a pool and all it holds; NotFound when there is none of
@@ -97,7 +113,8 @@ func (c *Client) DeletePool(ctx context.Context, name string) error {
 	if err := c.control(ctx, rpc.MethodPoolDelete, true, &rpcpb.PoolDeleteRequest{Name: name}, &reply); err != nil {
 		return err
 	}
-	return c.catchUp(ctx, sundog.Epoch(reply.GetEpoch()))
+	c.catchUp(ctx, sundog.Epoch(reply.GetEpoch()))
+	return nil
 }
 
 // DescribePool tells a pool's spec and what it holds; NotFound when there is
@@ -111,7 +128,7 @@ func (c *Client) DescribePool(ctx context.Context, name string) (PoolStatus, err
 		return PoolStatus{}, err
 	}
 	return PoolStatus{
-		PoolInfo: PoolInfo{ID: sundog.PoolID(r.GetId()), Name: r.GetName(), Spec: specFromWire(r.GetSpec())},
+		PoolInfo: PoolInfo{ID: sundog.PoolID(r.GetId()), Name: r.GetName(), Spec: rpc.SpecOf(r.GetSpec())},
 		Used:     r.GetUsed(), Keys: r.GetKeys(),
 		Ready: int(r.GetPartitionsReady()), Partitions: int(r.GetPartitions()),
 	}, nil
@@ -220,23 +237,26 @@ func (c *Client) lookup(ctx context.Context, m rpc.Method, req, reply proto.Mess
 	return c.control(ctx, m, false, req, reply)
 }
 
-// catchUp gets a map of the epoch that a change of our own made.
-func (c *Client) catchUp(ctx context.Context, epoch sundog.Epoch) error {
+// catchUp tries, within ctx and no longer than catchUpMost, to get a map of the
+// epoch that a change of our own made. The change is made either way; without the
+// map the next call learns of it from the node it asks.
+func (c *Client) catchUp(ctx context.Context, epoch sundog.Epoch) {
 	ctx, leave, err := c.enter(ctx)
 	if err != nil {
-		return err
+		return
 	}
 	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, catchUpMost)
+	defer cancel()
 	var t tries
 	for c.epoch() < epoch {
 		if err := c.refresh(ctx); err == nil && c.epoch() >= epoch {
-			return nil
+			return
 		}
 		if !c.pause(ctx, &t) {
-			return sundog.Errorf(sundog.Unavailable, "the change is made (map epoch %d), but no node gave that map in time", epoch)
+			return
 		}
 	}
-	return nil
 }
 
 // controlling is the exchange of one control call.
@@ -260,18 +280,4 @@ func (x *controlling) settle(body []byte, _ sundog.NodeID) *sundog.Error {
 		return sundog.AsError(err)
 	}
 	return nil
-}
-
-func specToWire(s sundog.PoolSpec) *rpcpb.PoolSpec {
-	return &rpcpb.PoolSpec{
-		Consistency: uint32(s.Consistency), Replicas: uint32(s.Replicas), Quota: s.Quota,
-		Acks: uint32(s.Acks), Durability: uint32(s.Durability), MaxValue: s.MaxValue,
-	}
-}
-
-func specFromWire(s *rpcpb.PoolSpec) sundog.PoolSpec {
-	return sundog.PoolSpec{
-		Consistency: sundog.Consistency(s.GetConsistency()), Replicas: int(s.GetReplicas()), Quota: s.GetQuota(),
-		Acks: sundog.Acks(s.GetAcks()), Durability: sundog.Durability(s.GetDurability()), MaxValue: s.GetMaxValue(),
-	}
 }

@@ -331,7 +331,7 @@ func (n *fakeNode) control(req *rpc.Request) (rpc.Body, error) {
 			return nil, sundog.Errorf(sundog.Exists, "pool %q exists", r.GetName())
 		}
 		m.Epoch++
-		m.Pools = append(m.Pools, ring.Pool{ID: m.NextPool, Name: r.GetName(), Spec: specFromWire(r.GetSpec()).WithDefaults(), Created: m.Epoch})
+		m.Pools = append(m.Pools, ring.Pool{ID: m.NextPool, Name: r.GetName(), Spec: rpc.SpecOf(r.GetSpec()).WithDefaults(), Created: m.Epoch})
 		m.NextPool++
 		c.m = m
 		return rpc.Marshal(&rpcpb.PoolCreateReply{Id: uint64(m.NextPool - 1), Epoch: uint64(m.Epoch)})
@@ -368,7 +368,7 @@ func (n *fakeNode) control(req *rpc.Request) (rpc.Body, error) {
 		if !ok {
 			return nil, sundog.Errorf(sundog.NotFound, "no pool %q", r.GetName())
 		}
-		return rpc.Marshal(&rpcpb.PoolDescribeReply{Id: uint64(p.ID), Name: p.Name, Spec: specToWire(p.Spec), Keys: int64(len(c.store)), Used: 77, PartitionsReady: 8, Partitions: 8})
+		return rpc.Marshal(&rpcpb.PoolDescribeReply{Id: uint64(p.ID), Name: p.Name, Spec: rpc.SpecMessage(p.Spec), Keys: int64(len(c.store)), Used: 77, PartitionsReady: 8, Partitions: 8})
 	}
 	return nil, sundog.Errorf(sundog.Invalid, "method %v", req.Method)
 }

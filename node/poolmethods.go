@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sundog-kv/sundog"
@@ -30,10 +29,11 @@ type poolService struct {
 }
 
 // create serves MethodPoolCreate: it commits the pool, and answers when every
-// partition's leader has it. Exists for a name that is taken, also by a pool of
-// the same spec.
+// partition's leader has it, or when the request's time ends: the pool is made
+// then, whatever is ready of it. Exists for a name that is taken, also by a pool
+// of the same spec.
 func (s *poolService) create(ctx context.Context, _ *rpc.Request, q *rpcpb.PoolCreateRequest) (*rpcpb.PoolCreateReply, error) {
-	spec := specOf(q.GetSpec()).WithDefaults()
+	spec := rpc.SpecOf(q.GetSpec()).WithDefaults()
 	if err := sundog.CheckPoolName(q.GetName()); err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func (s *poolService) create(ctx context.Context, _ *rpc.Request, q *rpcpb.PoolC
 	reply := &rpcpb.PoolCreateReply{}
 	doubt := false
 	err := s.writer.do(ctx, q.GetForwarded(), catalogWrite{
-		method: rpc.MethodPoolCreate, again: true, doubt: &doubt, reply: reply,
-		req: &rpcpb.PoolCreateRequest{Name: q.GetName(), Spec: specPB(spec), Forwarded: true},
+		method: rpc.MethodPoolCreate, again: true, proof: sundog.Exists, doubt: &doubt, reply: reply,
+		req: &rpcpb.PoolCreateRequest{Name: q.GetName(), Spec: rpc.SpecMessage(spec), Forwarded: true},
 		here: func(ctx context.Context) error {
 			result, err := s.commitPool(ctx, q.GetName(), spec)
 			reply.Id, reply.Epoch = uint64(result.Pool), uint64(result.Epoch)
@@ -57,11 +57,10 @@ func (s *poolService) create(ctx context.Context, _ *rpc.Request, q *rpcpb.PoolC
 	if err != nil {
 		return nil, err
 	}
-	if q.GetForwarded() {
-		return reply, nil
-	}
-	if err := s.awaitReady(ctx, q.GetName(), sundog.Epoch(reply.GetEpoch())); err != nil {
-		return nil, err
+	reply.Spec = rpc.SpecMessage(spec)
+	if !q.GetForwarded() {
+		ready, total := s.awaitReady(ctx, sundog.Epoch(reply.GetEpoch()))
+		reply.PartitionsReady, reply.Partitions = uint32(ready), uint32(total)
 	}
 	return reply, nil
 }
@@ -137,29 +136,22 @@ func (s *poolService) place(m *ring.Map, replicas int) ([]ring.Replicas, error) 
 	return ring.Bootstrap(live, m.Partitions, replicas)
 }
 
-// awaitReady returns when every partition's leader has applied the pool.
-func (s *poolService) awaitReady(ctx context.Context, name string, epoch sundog.Epoch) error {
-	if err := s.puller.need(ctx, epoch); err != nil {
-		return notReady(name, "", err)
-	}
+// awaitReady waits until every partition's leader has applied the pool set of
+// epoch, and says how many of how many have when it ends; 0 of 0 where not even
+// that can be learnt in time.
+func (s *poolService) awaitReady(ctx context.Context, epoch sundog.Epoch) (ready, total int) {
 	pause := readyPollMin
 	for {
-		ready, total, err := s.ready(ctx, epoch)
-		if err == nil && ready == total {
-			return nil
+		if s.puller.need(ctx, epoch) == nil {
+			if r, t, err := s.ready(ctx, epoch); err == nil && (ctx.Err() == nil || r >= ready) {
+				ready, total = r, t // a survey that was cut short may have missed some
+			}
 		}
-		if !wait(ctx, pause) {
-			return notReady(name, fmt.Sprintf("%d of %d partitions have a leader that has it", ready, total), err)
+		if total > 0 && ready == total || !wait(ctx, pause) {
+			return ready, total
 		}
 		pause = min(2*pause, readyPollMax)
 	}
-}
-
-func notReady(name, progress string, err error) error {
-	if err != nil {
-		progress = err.Error()
-	}
-	return sundog.Errorf(sundog.Timeout, "pool %q is created, but not ready yet: %s; it goes on by itself", name, progress)
 }
 
 // ready counts the partitions whose leader has applied the pool set of epoch.
@@ -177,26 +169,19 @@ func (s *poolService) ready(ctx context.Context, epoch sundog.Epoch) (ready, tot
 	return ready, total, nil
 }
 
-// set serves MethodPoolSet. Zero fields of the spec stay as they are.
+// set serves MethodPoolSet. Zero fields of the spec stay as they are when the
+// change is applied, whatever they are by then.
 func (s *poolService) set(ctx context.Context, _ *rpc.Request, q *rpcpb.PoolSetRequest) (*rpcpb.PoolSetReply, error) {
+	change, err := changeOf(q)
+	if err != nil {
+		return nil, err
+	}
 	reply := &rpcpb.PoolSetReply{}
-	err := s.writer.do(ctx, q.GetForwarded(), catalogWrite{
+	err = s.writer.do(ctx, q.GetForwarded(), catalogWrite{
 		method: rpc.MethodPoolSet, reply: reply,
 		req: &rpcpb.PoolSetRequest{Name: q.GetName(), Spec: q.GetSpec(), Clear: q.GetClear(), Forwarded: true},
 		here: func(ctx context.Context) error {
-			_, machine := s.council.replica()
-			if !s.council.leads() || machine.Map() == nil {
-				return sundog.Errorf(sundog.NotOwner, "this node does not lead the catalog")
-			}
-			old, ok := machine.Map().PoolByName(q.GetName())
-			if !ok {
-				return noPool(q.GetName())
-			}
-			spec, err := changedSpec(old.Spec, q)
-			if err != nil {
-				return err
-			}
-			result, err := s.council.propose(ctx, catalog.PoolSet(q.GetName(), spec))
+			result, err := s.council.propose(ctx, catalog.PoolSet(q.GetName(), change))
 			reply.Epoch = uint64(result.Epoch)
 			return err
 		},
@@ -230,7 +215,7 @@ func (s *poolService) describe(ctx context.Context, _ *rpc.Request, q *rpcpb.Poo
 		return nil, noPool(q.GetName())
 	}
 	reply := &rpcpb.PoolDescribeReply{
-		Id: uint64(pool.ID), Name: pool.Name, Spec: specPB(pool.Spec), Partitions: uint32(len(sv.m.Placement)),
+		Id: uint64(pool.ID), Name: pool.Name, Spec: rpc.SpecMessage(pool.Spec), Partitions: uint32(len(sv.m.Placement)),
 	}
 	for id, answer := range sv.answers {
 		for _, u := range answer.GetUsage() {
@@ -245,48 +230,27 @@ func (s *poolService) describe(ctx context.Context, _ *rpc.Request, q *rpcpb.Poo
 	return reply, nil
 }
 
-// changedSpec applies a request to a spec.
-func changedSpec(spec sundog.PoolSpec, q *rpcpb.PoolSetRequest) (sundog.PoolSpec, error) {
-	next := specOf(q.GetSpec())
-	if next.Consistency != 0 {
-		spec.Consistency = next.Consistency
-	}
-	if next.Replicas != 0 {
-		spec.Replicas = next.Replicas
-	}
-	if next.Quota != 0 {
-		spec.Quota = next.Quota
-	}
-	if next.Acks != 0 {
-		spec.Acks = next.Acks
-	}
-	if next.Durability != 0 {
-		spec.Durability = next.Durability
-	}
-	if next.MaxValue != 0 {
-		spec.MaxValue = next.MaxValue
+// changeOf reads what a request changes. Zero fields of its spec change nothing
+// but those that it clears by name.
+func changeOf(q *rpcpb.PoolSetRequest) (catalog.Change, error) {
+	spec := rpc.SpecOf(q.GetSpec())
+	c := catalog.Change{
+		Consistency: given(spec.Consistency), Replicas: given(spec.Replicas), Quota: given(spec.Quota),
+		Acks: given(spec.Acks), Durability: given(spec.Durability), MaxValue: given(spec.MaxValue),
 	}
 	for _, field := range q.GetClear() {
 		if field != "quota" {
-			return spec, sundog.Errorf(sundog.Invalid, "%.100q cannot be cleared: only quota can", field)
+			return c, sundog.Errorf(sundog.Invalid, "%.100q cannot be cleared: only quota can", field)
 		}
-		spec.Quota = 0
+		c.Quota = new(int64)
 	}
-	return spec, spec.Validate()
+	return c, nil
 }
 
-func specOf(s *rpcpb.PoolSpec) sundog.PoolSpec {
-	// Numbers that no enumeration has stay out of it, whatever they are modulo 256.
-	narrow := func(v uint32) uint8 { return uint8(min(v, 255)) }
-	return sundog.PoolSpec{
-		Consistency: sundog.Consistency(narrow(s.GetConsistency())), Replicas: int(s.GetReplicas()), Quota: s.GetQuota(),
-		Acks: sundog.Acks(narrow(s.GetAcks())), Durability: sundog.Durability(narrow(s.GetDurability())), MaxValue: s.GetMaxValue(),
+// given returns the value, nil for the zero one.
+func given[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
 	}
-}
-
-func specPB(s sundog.PoolSpec) *rpcpb.PoolSpec {
-	return &rpcpb.PoolSpec{
-		Consistency: uint32(s.Consistency), Replicas: uint32(s.Replicas), Quota: s.Quota,
-		Acks: uint32(s.Acks), Durability: uint32(s.Durability), MaxValue: s.MaxValue,
-	}
+	return &v
 }

@@ -31,6 +31,9 @@ type catalogWrite struct {
 	// again: an unknown outcome may be tried again, since doing it twice is as
 	// doing it once.
 	again bool
+	// proof is the kind of error that tells what became of an earlier attempt of
+	// unknown outcome, 0 for none: any other leaves it unknown.
+	proof sundog.Kind
 	doubt *bool // set when the outcome of an attempt was unknown; may be nil
 }
 
@@ -45,7 +48,8 @@ type writer struct {
 // do carries out a write. A node that was asked by another one (forwarded) does
 // not ask further: it answers NotOwner with the leader it knows. Unavailable: no
 // leader was found before the deadline, nothing was written. Unknown: it may
-// have been.
+// have been; once an attempt ended so, only success and the write's proof say
+// more.
 func (w *writer) do(ctx context.Context, forwarded bool, write catalogWrite) error {
 	if forwarded {
 		return w.notLeader(write.here(ctx))
@@ -55,17 +59,29 @@ func (w *writer) do(ctx context.Context, forwarded bool, write catalogWrite) err
 		ctx, cancel = context.WithTimeout(ctx, writeDeadline)
 		defer cancel()
 	}
+	return write.repeat(ctx, w.once)
+}
+
+// repeat makes attempts until one decides or ctx ends.
+func (write catalogWrite) repeat(ctx context.Context, attempt func(context.Context, sundog.NodeID, catalogWrite) error) error {
 	pause, unknown := leaderPauseMin, error(nil)
 	var leader sundog.NodeID // as the last NotOwner said
 	for {
-		err := w.once(ctx, leader, write)
-		kind := sundog.KindOf(err)
-		if kind == sundog.Unknown && write.doubt != nil {
-			*write.doubt = true
-		}
-		if kind == sundog.Unknown && write.again {
-			unknown = err
-		} else if kind != sundog.NotOwner && kind != sundog.Unavailable {
+		err := attempt(ctx, leader, write)
+		switch kind := sundog.KindOf(err); {
+		case err == nil || unknown != nil && kind == write.proof:
+			return err
+		case kind == sundog.Unknown:
+			if write.doubt != nil {
+				*write.doubt = true
+			}
+			if unknown = err; !write.again {
+				return err
+			}
+		case kind == sundog.NotOwner || kind == sundog.Unavailable: // not written: try elsewhere
+		case unknown != nil:
+			return unknown
+		default:
 			return err
 		}
 		leader = leaderOf(err)

@@ -67,9 +67,55 @@ func PoolCreate(name string, spec sundog.PoolSpec, birth []ring.Replicas) []byte
 	}}})
 }
 
-// PoolSet is the command that replaces a pool's spec.
-func PoolSet(name string, spec sundog.PoolSpec) []byte {
-	return encode(&catalogpb.Command{Kind: &catalogpb.Command_PoolSet{PoolSet: &catalogpb.PoolSet{Name: name, Spec: encodeSpec(spec)}}})
+// Change names the fields of a pool's spec that change; nil leaves what is there
+// when the command is applied, so that two changes of different fields both
+// survive, whatever their proposers knew of each other.
+type Change struct {
+	Consistency *sundog.Consistency
+	Replicas    *int
+	Quota       *int64
+	Acks        *sundog.Acks
+	Durability  *sundog.Durability
+	MaxValue    *int64
+}
+
+// PoolSet is the command that changes a pool's spec.
+func PoolSet(name string, c Change) []byte {
+	return encode(&catalogpb.Command{Kind: &catalogpb.Command_PoolSet{PoolSet: &catalogpb.PoolSet{
+		Name: name, Change: &catalogpb.SpecChange{
+			Consistency: widen(c.Consistency), Replicas: widen(c.Replicas), Quota: c.Quota,
+			Acks: widen(c.Acks), Durability: widen(c.Durability), MaxValue: c.MaxValue,
+		},
+	}}})
+}
+
+// widen makes an optional field of a number that is small and not negative.
+func widen[T ~uint8 | ~int](v *T) *uint32 {
+	if v == nil {
+		return nil
+	}
+	return new(uint32(*v))
+}
+
+// changed is a spec after a command that sets it.
+func changed(spec sundog.PoolSpec, c *catalogpb.PoolSet) sundog.PoolSpec {
+	if c.GetChange() == nil {
+		return decodeSpec(c.GetSpec())
+	}
+	next := encodeSpec(spec)
+	take(&next.Consistency, c.Change.Consistency)
+	take(&next.Replicas, c.Change.Replicas)
+	take(&next.Quota, c.Change.Quota)
+	take(&next.Acks, c.Change.Acks)
+	take(&next.Durability, c.Change.Durability)
+	take(&next.MaxValue, c.Change.MaxValue)
+	return decodeSpec(next)
+}
+
+func take[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
 }
 
 // PoolDelete is the command that removes a pool; its id is never given again.

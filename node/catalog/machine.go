@@ -3,6 +3,7 @@ package catalog
 import (
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -22,14 +23,15 @@ type Result struct {
 }
 
 // Machine is the catalog's state machine. Only its group's goroutine changes it;
-// Map may be called from any.
+// Map and Start may be called from any.
 type Machine struct {
 	published atomic.Pointer[ring.Map]
 	publish   func(*ring.Map)
 
-	// State of the group's goroutine.
-	current *ring.Map
-	starts  map[sundog.NodeID]start
+	current *ring.Map // state of the group's goroutine
+
+	mu     sync.Mutex // guards starts where they are written, and read by another goroutine
+	starts map[sundog.NodeID]start
 }
 
 type start struct {
@@ -45,6 +47,15 @@ func NewMachine(publish func(*ring.Map)) *Machine {
 // Map returns the newest committed map that this replica applied, nil before
 // the cluster is founded.
 func (m *Machine) Map() *ring.Map { return m.published.Load() }
+
+// Start returns the newest start of a node that the cluster has accepted, as far
+// as this replica applied; false for a node that never was in it.
+func (m *Machine) Start(id sundog.NodeID) (boot, nonce uint64, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.starts[id]
+	return s.boot, s.nonce, ok
+}
 
 // Apply executes the commands of one entry; see [raftgroup.Machine]. All changes
 // of an entry make one new map.
@@ -160,7 +171,9 @@ func (m *Machine) nodeUp(epoch sundog.Epoch, s Start) Result {
 		}
 	})
 	if result.Err == nil {
+		m.mu.Lock()
 		m.starts[id] = start{s.Node.Boot, s.Nonce}
+		m.mu.Unlock()
 	}
 	return result
 }
@@ -173,9 +186,9 @@ func (m *Machine) admit(id sundog.NodeID, boot, nonce uint64) *sundog.Error {
 	case !ok || boot > last.boot:
 		return nil
 	case boot < last.boot:
-		return sundog.Errorf(sundog.Conflict, "node %s starts for the %d. time, but the cluster has seen start %d: its data directory is an old copy; stop it, and join with an empty directory", id, boot, last.boot)
+		return sundog.Errorf(sundog.Conflict, "node %s starts for the %d. time, but the cluster has seen start %d: its data directory is an old copy (cloned or restored?); stop it, and join with an empty directory", id, boot, last.boot)
 	case nonce != last.nonce:
-		return sundog.Errorf(sundog.Conflict, "node %s was started twice from copies of one data directory (start %d): stop one, and let it join with an empty directory", id, boot)
+		return sundog.Errorf(sundog.Conflict, "node %s was started twice from copies of one data directory (cloned? start %d): stop one, and let it join with an empty directory", id, boot)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog/node/catalog/catalogpb"
 	"github.com/sundog-kv/sundog/replication/raftgroup"
 	"github.com/sundog-kv/sundog/ring"
 )
@@ -120,6 +121,14 @@ func TestNodeStarts(t *testing.T) {
 	require.Contains(t, d.refused(sundog.Conflict, up(2, 5, 78)), "copies of one data directory")
 	d.ok(SetRole(2, ring.Voter))
 	d.ok(up(2, 6, 79))
+	boot, nonce, ok := d.m.Start(2)
+	require.True(t, ok)
+	require.Equal(t, [2]uint64{6, 79}, [2]uint64{boot, nonce})
+	d.reopen()
+	boot, nonce, _ = d.m.Start(2)
+	require.Equal(t, [2]uint64{6, 79}, [2]uint64{boot, nonce}, "by snapshot too")
+	_, _, ok = d.m.Start(99)
+	require.False(t, ok)
 	n, ok := d.m.Map().Node(2)
 	require.True(t, ok)
 	require.Equal(t, ring.Voter, n.Catalog, "a restart keeps the role")
@@ -173,10 +182,46 @@ func TestPools(t *testing.T) {
 	require.Equal(t, sundog.PoolID(3), third.Pool, "ids are never given again")
 
 	quota.Quota = 2 << 20
-	d.ok(PoolSet("q", quota))
+	d.ok(PoolSet("q", Change{Quota: &quota.Quota}))
 	require.Equal(t, quota, d.m.Map().Pools[1].Spec)
-	d.refused(sundog.NotFound, PoolSet("nope", quota))
-	d.refused(sundog.Invalid, PoolSet("q", two))
+	d.refused(sundog.NotFound, PoolSet("nope", Change{Quota: &quota.Quota}))
+	d.refused(sundog.Invalid, PoolSet("q", Change{Replicas: &two.Replicas}))
+}
+
+// TestChangesOfDifferentFieldsSurvive: two changes whose proposers both knew the
+// first spec alone, in one entry and in two.
+func TestChangesOfDifferentFieldsSurvive(t *testing.T) {
+	for _, together := range []bool{true, false} {
+		d := newDriver(t)
+		d.found()
+		d.ok(PoolCreate("p", strongSpec(), d.birth(3)))
+		quota, largest := PoolSet("p", Change{Quota: new(int64(5 << 20))}), PoolSet("p", Change{MaxValue: new(int64(1000))})
+		if together {
+			d.do(quota, largest)
+		} else {
+			d.ok(quota)
+			d.ok(largest)
+		}
+		want := strongSpec()
+		want.Quota, want.MaxValue = 5<<20, 1000
+		require.Equal(t, want, d.m.Map().Pools[0].Spec)
+		before := want
+		d.ok(PoolSet("p", Change{Quota: new(int64(0))}))
+		before.Quota = 0
+		require.Equal(t, before, d.m.Map().Pools[0].Spec, "a zero that is there is a change")
+		d.refused(sundog.Invalid, PoolSet("p", Change{MaxValue: new(int64(-1))}))
+	}
+}
+
+// TestWholeSpecIsStillRead: entries of the first builds carry a whole spec.
+func TestWholeSpecIsStillRead(t *testing.T) {
+	d := newDriver(t)
+	d.found()
+	d.ok(PoolCreate("p", strongSpec(), d.birth(3)))
+	spec := strongSpec()
+	spec.Quota = 7 << 20
+	d.ok(encode(&catalogpb.Command{Kind: &catalogpb.Command_PoolSet{PoolSet: &catalogpb.PoolSet{Name: "p", Spec: encodeSpec(spec)}}}))
+	require.Equal(t, spec, d.m.Map().Pools[0].Spec)
 }
 
 // TestOneMapAnEntry: all commands of an entry make one map of one epoch.
@@ -251,7 +296,7 @@ func randomCommand(t *rapid.T, m *ring.Map) []byte {
 		}
 		return PoolCreate(name, spec, birth)
 	case 4:
-		return PoolSet(name, spec)
+		return PoolSet(name, Change{Quota: &spec.Quota})
 	case 5:
 		return PoolDelete(name)
 	}

@@ -86,7 +86,8 @@ func (m *Machine) poolSet(epoch sundog.Epoch, c *catalogpb.PoolSet) Result {
 	if err != nil {
 		return m.refuse(err)
 	}
-	old, spec := m.current.Pools[at], decodeSpec(c.GetSpec())
+	old := m.current.Pools[at]
+	spec := changed(old.Spec, c)
 	if err := checkSpec(m.current, spec); err != nil {
 		return m.refuse(err)
 	}

@@ -71,11 +71,14 @@ func (m *Machine) Restore(r io.Reader) error {
 			return err
 		}
 	}
-	m.current = current
-	m.starts = make(map[sundog.NodeID]start, len(in.GetStarts()))
+	starts := make(map[sundog.NodeID]start, len(in.GetStarts()))
 	for _, s := range in.GetStarts() {
-		m.starts[sundog.NodeID(s.GetNode())] = start{s.GetBoot(), s.GetNonce()}
+		starts[sundog.NodeID(s.GetNode())] = start{s.GetBoot(), s.GetNonce()}
 	}
+	m.current = current
+	m.mu.Lock()
+	m.starts = starts
+	m.mu.Unlock()
 	if current.Cluster != "" {
 		m.release()
 	}

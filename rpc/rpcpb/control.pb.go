@@ -337,13 +337,18 @@ func (x *PoolCreateRequest) GetForwarded() bool {
 	return false
 }
 
-// PoolCreateReply names the new pool and the epoch of the map that has it.
+// PoolCreateReply names the new pool and the epoch of the map that has it. It is
+// the answer of a pool that is committed, also where not all of its partitions
+// were ready in time: they become so by themselves.
 type PoolCreateReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Epoch           uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	PartitionsReady uint32                 `protobuf:"varint,3,opt,name=partitions_ready,json=partitionsReady,proto3" json:"partitions_ready,omitempty"` // whose leader has the pool
+	Partitions      uint32                 `protobuf:"varint,4,opt,name=partitions,proto3" json:"partitions,omitempty"`                                  // all, 0 where that is not known
+	Spec            *PoolSpec              `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`                                               // as committed
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PoolCreateReply) Reset() {
@@ -388,6 +393,27 @@ func (x *PoolCreateReply) GetEpoch() uint64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *PoolCreateReply) GetPartitionsReady() uint32 {
+	if x != nil {
+		return x.PartitionsReady
+	}
+	return 0
+}
+
+func (x *PoolCreateReply) GetPartitions() uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+func (x *PoolCreateReply) GetSpec() *PoolSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
 }
 
 // PoolSetRequest changes a pool's spec; zero fields of spec stay as they are,
@@ -1752,6 +1778,7 @@ func (x *MapPushReply) GetEpoch() uint64 {
 // StatusRequest asks a node for the state of its groups.
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	StartOf       uint64                 `protobuf:"varint,1,opt,name=start_of,json=startOf,proto3" json:"start_of,omitempty"` // a node whose newest registered start is asked for, 0 none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1784,6 +1811,13 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
 	return file_rpc_rpcpb_control_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *StatusRequest) GetStartOf() uint64 {
+	if x != nil {
+		return x.StartOf
+	}
+	return 0
 }
 
 // GroupStatus is one Raft group on the answering node.
@@ -2015,6 +2049,8 @@ type StatusReply struct {
 	Reasons       []string               `protobuf:"bytes,5,rep,name=reasons,proto3" json:"reasons,omitempty"` // why it is not ready
 	MemoryUsed    int64                  `protobuf:"varint,6,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"`
 	MemoryLimit   int64                  `protobuf:"varint,7,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"`
+	StartBoot     uint64                 `protobuf:"varint,8,opt,name=start_boot,json=startBoot,proto3" json:"start_boot,omitempty"` // of start_of, as this node's catalog replica has it; 0 not known
+	StartNonce    uint64                 `protobuf:"varint,9,opt,name=start_nonce,json=startNonce,proto3" json:"start_nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2094,6 +2130,20 @@ func (x *StatusReply) GetMemoryUsed() int64 {
 func (x *StatusReply) GetMemoryLimit() int64 {
 	if x != nil {
 		return x.MemoryLimit
+	}
+	return 0
+}
+
+func (x *StatusReply) GetStartBoot() uint64 {
+	if x != nil {
+		return x.StartBoot
+	}
+	return 0
+}
+
+func (x *StatusReply) GetStartNonce() uint64 {
+	if x != nil {
+		return x.StartNonce
 	}
 	return 0
 }
@@ -2266,10 +2316,15 @@ const file_rpc_rpcpb_control_proto_rawDesc = "" +
 	"\x11PoolCreateRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.sundog.rpc.PoolSpecR\x04spec\x12\x1c\n" +
-	"\tforwarded\x18\x03 \x01(\bR\tforwarded\"7\n" +
+	"\tforwarded\x18\x03 \x01(\bR\tforwarded\"\xac\x01\n" +
 	"\x0fPoolCreateReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\x82\x01\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12)\n" +
+	"\x10partitions_ready\x18\x03 \x01(\rR\x0fpartitionsReady\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x04 \x01(\rR\n" +
+	"partitions\x12(\n" +
+	"\x04spec\x18\x05 \x01(\v2\x14.sundog.rpc.PoolSpecR\x04spec\"\x82\x01\n" +
 	"\x0ePoolSetRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.sundog.rpc.PoolSpecR\x04spec\x12\x14\n" +
@@ -2372,8 +2427,9 @@ const file_rpc_rpcpb_control_proto_rawDesc = "" +
 	"\x0eMapPushRequest\x12\x10\n" +
 	"\x03map\x18\x01 \x01(\fR\x03map\"$\n" +
 	"\fMapPushReply\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\"\x0f\n" +
-	"\rStatusRequest\"\xda\x02\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\"*\n" +
+	"\rStatusRequest\x12\x19\n" +
+	"\bstart_of\x18\x01 \x01(\x04R\astartOf\"\xda\x02\n" +
 	"\vGroupStatus\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x18\n" +
 	"\aleading\x18\x02 \x01(\bR\aleading\x12\x16\n" +
@@ -2395,7 +2451,7 @@ const file_rpc_rpcpb_control_proto_rawDesc = "" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x12\n" +
 	"\x04used\x18\x03 \x01(\x03R\x04used\x12\x12\n" +
 	"\x04keys\x18\x04 \x01(\x03R\x04keys\x12\x18\n" +
-	"\aleading\x18\x05 \x01(\bR\aleading\"\xf5\x01\n" +
+	"\aleading\x18\x05 \x01(\bR\aleading\"\xb5\x02\n" +
 	"\vStatusReply\x12/\n" +
 	"\x06groups\x18\x01 \x03(\v2\x17.sundog.rpc.GroupStatusR\x06groups\x12+\n" +
 	"\x05usage\x18\x02 \x03(\v2\x15.sundog.rpc.PoolUsageR\x05usage\x12\x14\n" +
@@ -2404,7 +2460,11 @@ const file_rpc_rpcpb_control_proto_rawDesc = "" +
 	"\areasons\x18\x05 \x03(\tR\areasons\x12\x1f\n" +
 	"\vmemory_used\x18\x06 \x01(\x03R\n" +
 	"memoryUsed\x12!\n" +
-	"\fmemory_limit\x18\a \x01(\x03R\vmemoryLimit\"b\n" +
+	"\fmemory_limit\x18\a \x01(\x03R\vmemoryLimit\x12\x1d\n" +
+	"\n" +
+	"start_boot\x18\b \x01(\x04R\tstartBoot\x12\x1f\n" +
+	"\vstart_nonce\x18\t \x01(\x04R\n" +
+	"startNonce\"b\n" +
 	"\x13ReplicaCheckRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x19\n" +
 	"\bcheck_id\x18\x02 \x01(\x04R\acheckId\x12\x12\n" +
@@ -2468,20 +2528,21 @@ var file_rpc_rpcpb_control_proto_goTypes = []any{
 var file_rpc_rpcpb_control_proto_depIdxs = []int32{
 	1,  // 0: sundog.rpc.MapReply.leaders:type_name -> sundog.rpc.Leader
 	0,  // 1: sundog.rpc.PoolCreateRequest.spec:type_name -> sundog.rpc.PoolSpec
-	0,  // 2: sundog.rpc.PoolSetRequest.spec:type_name -> sundog.rpc.PoolSpec
-	0,  // 3: sundog.rpc.PoolDescribeReply.spec:type_name -> sundog.rpc.PoolSpec
-	13, // 4: sundog.rpc.NodesReply.nodes:type_name -> sundog.rpc.NodeInfo
-	16, // 5: sundog.rpc.PartitionsReply.partitions:type_name -> sundog.rpc.PartitionInfo
-	19, // 6: sundog.rpc.CheckReply.detail:type_name -> sundog.rpc.CheckDetail
-	21, // 7: sundog.rpc.FoundRequest.founders:type_name -> sundog.rpc.Node
-	21, // 8: sundog.rpc.JoinRequest.node:type_name -> sundog.rpc.Node
-	29, // 9: sundog.rpc.StatusReply.groups:type_name -> sundog.rpc.GroupStatus
-	30, // 10: sundog.rpc.StatusReply.usage:type_name -> sundog.rpc.PoolUsage
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	0,  // 2: sundog.rpc.PoolCreateReply.spec:type_name -> sundog.rpc.PoolSpec
+	0,  // 3: sundog.rpc.PoolSetRequest.spec:type_name -> sundog.rpc.PoolSpec
+	0,  // 4: sundog.rpc.PoolDescribeReply.spec:type_name -> sundog.rpc.PoolSpec
+	13, // 5: sundog.rpc.NodesReply.nodes:type_name -> sundog.rpc.NodeInfo
+	16, // 6: sundog.rpc.PartitionsReply.partitions:type_name -> sundog.rpc.PartitionInfo
+	19, // 7: sundog.rpc.CheckReply.detail:type_name -> sundog.rpc.CheckDetail
+	21, // 8: sundog.rpc.FoundRequest.founders:type_name -> sundog.rpc.Node
+	21, // 9: sundog.rpc.JoinRequest.node:type_name -> sundog.rpc.Node
+	29, // 10: sundog.rpc.StatusReply.groups:type_name -> sundog.rpc.GroupStatus
+	30, // 11: sundog.rpc.StatusReply.usage:type_name -> sundog.rpc.PoolUsage
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_rpc_rpcpb_control_proto_init() }

@@ -598,10 +598,13 @@ func (x *PoolCreate) GetBirth() []*Replicas {
 	return nil
 }
 
+// PoolSet changes a pool: the fields of change that are there, or, where there is
+// no change (older entries), the whole spec.
 type PoolSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Spec          *Spec                  `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	Change        *SpecChange            `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -650,6 +653,99 @@ func (x *PoolSet) GetSpec() *Spec {
 	return nil
 }
 
+func (x *PoolSet) GetChange() *SpecChange {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+// SpecChange has the fields of Spec that change; an absent one stays as it is
+// when the entry is applied.
+type SpecChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Consistency   *uint32                `protobuf:"varint,1,opt,name=consistency,proto3,oneof" json:"consistency,omitempty"`
+	Replicas      *uint32                `protobuf:"varint,2,opt,name=replicas,proto3,oneof" json:"replicas,omitempty"`
+	Quota         *int64                 `protobuf:"varint,3,opt,name=quota,proto3,oneof" json:"quota,omitempty"`
+	Acks          *uint32                `protobuf:"varint,4,opt,name=acks,proto3,oneof" json:"acks,omitempty"`
+	Durability    *uint32                `protobuf:"varint,5,opt,name=durability,proto3,oneof" json:"durability,omitempty"`
+	MaxValue      *int64                 `protobuf:"varint,6,opt,name=max_value,json=maxValue,proto3,oneof" json:"max_value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpecChange) Reset() {
+	*x = SpecChange{}
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpecChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpecChange) ProtoMessage() {}
+
+func (x *SpecChange) ProtoReflect() protoreflect.Message {
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpecChange.ProtoReflect.Descriptor instead.
+func (*SpecChange) Descriptor() ([]byte, []int) {
+	return file_node_catalog_catalogpb_catalog_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SpecChange) GetConsistency() uint32 {
+	if x != nil && x.Consistency != nil {
+		return *x.Consistency
+	}
+	return 0
+}
+
+func (x *SpecChange) GetReplicas() uint32 {
+	if x != nil && x.Replicas != nil {
+		return *x.Replicas
+	}
+	return 0
+}
+
+func (x *SpecChange) GetQuota() int64 {
+	if x != nil && x.Quota != nil {
+		return *x.Quota
+	}
+	return 0
+}
+
+func (x *SpecChange) GetAcks() uint32 {
+	if x != nil && x.Acks != nil {
+		return *x.Acks
+	}
+	return 0
+}
+
+func (x *SpecChange) GetDurability() uint32 {
+	if x != nil && x.Durability != nil {
+		return *x.Durability
+	}
+	return 0
+}
+
+func (x *SpecChange) GetMaxValue() int64 {
+	if x != nil && x.MaxValue != nil {
+		return *x.MaxValue
+	}
+	return 0
+}
+
 type PoolDelete struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -659,7 +755,7 @@ type PoolDelete struct {
 
 func (x *PoolDelete) Reset() {
 	*x = PoolDelete{}
-	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[8]
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +767,7 @@ func (x *PoolDelete) String() string {
 func (*PoolDelete) ProtoMessage() {}
 
 func (x *PoolDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[8]
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +780,7 @@ func (x *PoolDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolDelete.ProtoReflect.Descriptor instead.
 func (*PoolDelete) Descriptor() ([]byte, []int) {
-	return file_node_catalog_catalogpb_catalog_proto_rawDescGZIP(), []int{8}
+	return file_node_catalog_catalogpb_catalog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PoolDelete) GetName() string {
@@ -706,7 +802,7 @@ type Role struct {
 
 func (x *Role) Reset() {
 	*x = Role{}
-	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[9]
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +814,7 @@ func (x *Role) String() string {
 func (*Role) ProtoMessage() {}
 
 func (x *Role) ProtoReflect() protoreflect.Message {
-	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[9]
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +827,7 @@ func (x *Role) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Role.ProtoReflect.Descriptor instead.
 func (*Role) Descriptor() ([]byte, []int) {
-	return file_node_catalog_catalogpb_catalog_proto_rawDescGZIP(), []int{9}
+	return file_node_catalog_catalogpb_catalog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Role) GetNode() uint64 {
@@ -760,7 +856,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[10]
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +868,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[10]
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +881,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_node_catalog_catalogpb_catalog_proto_rawDescGZIP(), []int{10}
+	return file_node_catalog_catalogpb_catalog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Snapshot) GetVersion() uint32 {
@@ -821,7 +917,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[11]
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +929,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[11]
+	mi := &file_node_catalog_catalogpb_catalog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +942,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_node_catalog_catalogpb_catalog_proto_rawDescGZIP(), []int{11}
+	return file_node_catalog_catalogpb_catalog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Start) GetNode() uint64 {
@@ -921,10 +1017,28 @@ const file_node_catalog_catalogpb_catalog_proto_rawDesc = "" +
 	"PoolCreate\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.sundog.catalog.SpecR\x04spec\x12.\n" +
-	"\x05birth\x18\x03 \x03(\v2\x18.sundog.catalog.ReplicasR\x05birth\"G\n" +
+	"\x05birth\x18\x03 \x03(\v2\x18.sundog.catalog.ReplicasR\x05birth\"{\n" +
 	"\aPoolSet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
-	"\x04spec\x18\x02 \x01(\v2\x14.sundog.catalog.SpecR\x04spec\" \n" +
+	"\x04spec\x18\x02 \x01(\v2\x14.sundog.catalog.SpecR\x04spec\x122\n" +
+	"\x06change\x18\x03 \x01(\v2\x1a.sundog.catalog.SpecChangeR\x06change\"\x9c\x02\n" +
+	"\n" +
+	"SpecChange\x12%\n" +
+	"\vconsistency\x18\x01 \x01(\rH\x00R\vconsistency\x88\x01\x01\x12\x1f\n" +
+	"\breplicas\x18\x02 \x01(\rH\x01R\breplicas\x88\x01\x01\x12\x19\n" +
+	"\x05quota\x18\x03 \x01(\x03H\x02R\x05quota\x88\x01\x01\x12\x17\n" +
+	"\x04acks\x18\x04 \x01(\rH\x03R\x04acks\x88\x01\x01\x12#\n" +
+	"\n" +
+	"durability\x18\x05 \x01(\rH\x04R\n" +
+	"durability\x88\x01\x01\x12 \n" +
+	"\tmax_value\x18\x06 \x01(\x03H\x05R\bmaxValue\x88\x01\x01B\x0e\n" +
+	"\f_consistencyB\v\n" +
+	"\t_replicasB\b\n" +
+	"\x06_quotaB\a\n" +
+	"\x05_acksB\r\n" +
+	"\v_durabilityB\f\n" +
+	"\n" +
+	"_max_value\" \n" +
 	"\n" +
 	"PoolDelete\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\".\n" +
@@ -952,7 +1066,7 @@ func file_node_catalog_catalogpb_catalog_proto_rawDescGZIP() []byte {
 	return file_node_catalog_catalogpb_catalog_proto_rawDescData
 }
 
-var file_node_catalog_catalogpb_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_node_catalog_catalogpb_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_node_catalog_catalogpb_catalog_proto_goTypes = []any{
 	(*Command)(nil),    // 0: sundog.catalog.Command
 	(*Found)(nil),      // 1: sundog.catalog.Found
@@ -962,28 +1076,30 @@ var file_node_catalog_catalogpb_catalog_proto_goTypes = []any{
 	(*Replicas)(nil),   // 5: sundog.catalog.Replicas
 	(*PoolCreate)(nil), // 6: sundog.catalog.PoolCreate
 	(*PoolSet)(nil),    // 7: sundog.catalog.PoolSet
-	(*PoolDelete)(nil), // 8: sundog.catalog.PoolDelete
-	(*Role)(nil),       // 9: sundog.catalog.Role
-	(*Snapshot)(nil),   // 10: sundog.catalog.Snapshot
-	(*Start)(nil),      // 11: sundog.catalog.Start
+	(*SpecChange)(nil), // 8: sundog.catalog.SpecChange
+	(*PoolDelete)(nil), // 9: sundog.catalog.PoolDelete
+	(*Role)(nil),       // 10: sundog.catalog.Role
+	(*Snapshot)(nil),   // 11: sundog.catalog.Snapshot
+	(*Start)(nil),      // 12: sundog.catalog.Start
 }
 var file_node_catalog_catalogpb_catalog_proto_depIdxs = []int32{
 	1,  // 0: sundog.catalog.Command.found:type_name -> sundog.catalog.Found
 	2,  // 1: sundog.catalog.Command.node_up:type_name -> sundog.catalog.NodeUp
 	6,  // 2: sundog.catalog.Command.pool_create:type_name -> sundog.catalog.PoolCreate
 	7,  // 3: sundog.catalog.Command.pool_set:type_name -> sundog.catalog.PoolSet
-	8,  // 4: sundog.catalog.Command.pool_delete:type_name -> sundog.catalog.PoolDelete
-	9,  // 5: sundog.catalog.Command.role:type_name -> sundog.catalog.Role
+	9,  // 4: sundog.catalog.Command.pool_delete:type_name -> sundog.catalog.PoolDelete
+	10, // 5: sundog.catalog.Command.role:type_name -> sundog.catalog.Role
 	4,  // 6: sundog.catalog.Replicas.replicas:type_name -> sundog.catalog.Replica
 	3,  // 7: sundog.catalog.PoolCreate.spec:type_name -> sundog.catalog.Spec
 	5,  // 8: sundog.catalog.PoolCreate.birth:type_name -> sundog.catalog.Replicas
 	3,  // 9: sundog.catalog.PoolSet.spec:type_name -> sundog.catalog.Spec
-	11, // 10: sundog.catalog.Snapshot.starts:type_name -> sundog.catalog.Start
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	8,  // 10: sundog.catalog.PoolSet.change:type_name -> sundog.catalog.SpecChange
+	12, // 11: sundog.catalog.Snapshot.starts:type_name -> sundog.catalog.Start
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_node_catalog_catalogpb_catalog_proto_init() }
@@ -999,13 +1115,14 @@ func file_node_catalog_catalogpb_catalog_proto_init() {
 		(*Command_PoolDelete)(nil),
 		(*Command_Role)(nil),
 	}
+	file_node_catalog_catalogpb_catalog_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_node_catalog_catalogpb_catalog_proto_rawDesc), len(file_node_catalog_catalogpb_catalog_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
