@@ -126,6 +126,10 @@ func (g *Group) startRaft() error {
 	in := &instance{wire: wire, notify: make(chan bool, 16), drain: newLifetime(), drained: make(chan struct{})}
 	conf := g.raftConfig()
 	conf.NotifyCh = in.notify
+	if err := repair(g.log, g.snaps); err != nil {
+		_ = wire.Close()
+		return err
+	}
 	in.raft, err = raft.NewRaft(conf, g.fsm, g.log, g.log, g.snaps, wire)
 	if err != nil {
 		_ = wire.Close()

@@ -192,16 +192,6 @@ func (g *GroupLog) watch(grow func(bytes int64), stall func()) {
 	g.onGrow, g.onStall = grow, stall
 }
 
-// cover notes a snapshot that is on disk.
-func (g *GroupLog) cover(index, term uint64) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if index >= g.coveredIndex {
-		g.coveredIndex, g.coveredTerm = index, term
-	}
-	return nil
-}
-
 // StoreLog is StoreLogs of one entry.
 func (g *GroupLog) StoreLog(l *raft.Log) error { return g.StoreLogs([]*raft.Log{l}) }
 
@@ -254,8 +244,8 @@ func (g *GroupLog) appendOp(logs []*raft.Log) (*storeOp, error) {
 				return false, err
 			}
 			b.FillPercent = fillPercent
-			if g.next.first != 0 && first > g.next.last+1 {
-				return false, sundog.Errorf(sundog.Invalid, "raft log: entry %d would leave a gap after %d", first, g.next.last)
+			if before := g.ends(); before != 0 && first > before+1 {
+				return false, sundog.Errorf(sundog.Invalid, "raft log: entry %d would leave a gap after %d", first, before)
 			}
 			if g.next.last >= first {
 				if err := g.dropSuffix(b, first); err != nil {
@@ -280,6 +270,17 @@ func (g *GroupLog) appendOp(logs []*raft.Log) (*storeOp, error) {
 			g.store.cache.add(g.id, logs)
 		},
 	}, nil
+}
+
+// ends is the index behind which the committer may append: that of the last
+// record, or of the newest snapshot when there are none; 0 for any.
+func (g *GroupLog) ends() uint64 {
+	if g.next.first != 0 {
+		return g.next.last
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.coveredIndex
 }
 
 // publish shows readers the log as the committed operation left it.

@@ -104,7 +104,7 @@ func TestSnapshotEntry(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), "raft.db"), StoreConfig{}, storeHooks{})
 	g := s.Group(1)
 	require.NoError(t, g.StoreLogs(entries(1, 5, 2, 10)))
-	g.cover(5, 2)
+	require.NoError(t, g.cover(5, 2))
 	require.NoError(t, g.DeleteRange(1, 5))
 	var l raft.Log
 	require.NoError(t, g.GetLog(5, &l))
@@ -112,8 +112,10 @@ func TestSnapshotEntry(t *testing.T) {
 	require.ErrorIs(t, g.GetLog(4, &l), raft.ErrLogNotFound)
 	first, _ := g.FirstIndex()
 	require.Zero(t, first)
-	g.cover(4, 1) // an older one changes nothing
+	require.NoError(t, g.cover(4, 1)) // an older one changes nothing
 	require.NoError(t, g.GetLog(5, &l))
+	require.ErrorIs(t, g.StoreLogs(entries(7, 8, 2, 1)), sundog.Invalid, "a gap behind the snapshot")
+	require.NoError(t, g.StoreLogs(entries(6, 7, 2, 1)))
 }
 
 func TestStable(t *testing.T) {
