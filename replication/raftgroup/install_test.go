@@ -181,3 +181,26 @@ func TestOlderSnapshotClosesLast(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, metas, 1)
 }
+
+// TestCommitBeyondLastNewEntry: a request that names a commit index above its own
+// last entry (raft reads the one after the other) commits nothing that the
+// follower holds from a deposed leader, whichever end lowers it.
+func TestCommitBeyondLastNewEntry(t *testing.T) {
+	t.Parallel()
+	h := newHandLeader(t)
+	g := h.n.groups[0]
+	require.True(t, h.add(2, 1, 1, 8, entries(2, 12, 2, 0))) // 9 to 12 were never committed
+	require.True(t, h.add(3, 8, 2, 11, nil))                 // 9 to 11 of term 3 are, elsewhere
+	require.EqualValues(t, 8, g.raft().CommitIndex())
+	eventually(t, "applied", func() bool { return g.Status().Applied == 8 })
+	require.True(t, h.add(3, 8, 2, 11, entries(9, 10, 3, 0)))
+	eventually(t, "applied", func() bool { return g.Status().Applied == 10 })
+	require.EqualValues(t, 10, g.Status().Commit)
+
+	// A peer that does not lower it is lowered here.
+	b := appendVote(testProtocol, 3, 8, 2)
+	b = binary.LittleEndian.AppendUint64(b, 11)
+	req, err := decodeAppend(append(b, 0), headerFor(1, 1))
+	require.NoError(t, err)
+	require.EqualValues(t, 8, req.LeaderCommitIndex)
+}

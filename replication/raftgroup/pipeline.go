@@ -117,7 +117,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 }
 
 func tidingsOf(a *raft.AppendEntriesRequest) tidings {
-	return tidings{a.Term, a.PrevLogEntry, a.PrevLogTerm, a.LeaderCommitIndex}
+	return tidings{a.Term, a.PrevLogEntry, a.PrevLogTerm, provenCommit(a)}
 }
 
 func (p *pipeline) nothingNew(args *raft.AppendEntriesRequest) (bool, error) {

@@ -14,8 +14,23 @@ func corrupt(what string) error {
 	return sundog.Errorf(sundog.Corrupt, "raft %s does not decode", what)
 }
 
+// provenCommit is the commit index that an AppendEntries request may tell: no
+// higher than the last entry that its receiver will share with the leader for
+// sure. raft reads the end of its log first and the commit index later, and lets a
+// follower commit up to the end of its own log: entries of a deposed leader behind
+// the request's last one would count as committed. Telling a lower index than is
+// known is always legal, a leader that has not heard yet does it; what is above
+// follows with the entries it belongs to.
+func provenCommit(a *raft.AppendEntriesRequest) uint64 {
+	last := a.PrevLogEntry + uint64(len(a.Entries))
+	if last < a.PrevLogEntry {
+		return 0 // no log is that long
+	}
+	return min(a.LeaderCommitIndex, last)
+}
+
 // encodeAppend lays out an AppendEntries request; the entries' Data is not copied
-// unless small.
+// unless small. Its commit index is what the request proves.
 //
 //	u8 protocol, u64 term, u64 previous index, u64 previous term, u64 commit,
 //	uvarint number of entries; where there are any: u64 index of the first, and
@@ -23,7 +38,7 @@ func corrupt(what string) error {
 func encodeAppend(a *raft.AppendEntriesRequest) ([][]byte, error) {
 	b := make([]byte, 0, 256)
 	b = append(b, byte(a.ProtocolVersion))
-	for _, v := range []uint64{a.Term, a.PrevLogEntry, a.PrevLogTerm, a.LeaderCommitIndex} {
+	for _, v := range []uint64{a.Term, a.PrevLogEntry, a.PrevLogTerm, provenCommit(a)} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	b = binary.AppendUvarint(b, uint64(len(a.Entries)))
@@ -48,7 +63,8 @@ func encodeAppend(a *raft.AppendEntriesRequest) ([][]byte, error) {
 	return append(parts, b), nil
 }
 
-// decodeAppend reads what encodeAppend wrote; entries' Data aliases b.
+// decodeAppend reads what encodeAppend wrote, or an encoder that did not lower the
+// commit index; entries' Data aliases b.
 func decodeAppend(b []byte, header raft.RPCHeader) (*raft.AppendEntriesRequest, error) {
 	d := decoder{b: b}
 	header.ProtocolVersion = raft.ProtocolVersion(d.u8())
@@ -76,6 +92,7 @@ func decodeAppend(b []byte, header raft.RPCHeader) (*raft.AppendEntriesRequest, 
 	if d.bad || len(d.b) > 0 {
 		return nil, corrupt("AppendEntries request")
 	}
+	a.LeaderCommitIndex = provenCommit(a)
 	return a, nil
 }
 
