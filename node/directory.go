@@ -17,15 +17,17 @@ import (
 type directory struct {
 	atlas   *atlas
 	members func() []membership.Member
+	guard   *guard
 	conns   *rpc.Pool
 	dial    rpc.DialConfig // of upgrades
 	hear    func(sundog.Epoch)
 }
 
-// address returns where a node listens: what gossip says, else the map.
+// address returns where a node listens: what gossip says, else the map. A copy of
+// the node's data directory that gossips a later start is passed over.
 func (d *directory) address(id sundog.NodeID) (string, error) {
 	for _, m := range d.members() {
-		if m.Node == id && m.Listen != "" {
+		if m.Node == id && m.Listen != "" && !d.guard.isCopy(id, m.Boot) {
 			return m.Listen, nil
 		}
 	}

@@ -48,6 +48,7 @@ func early(ctx context.Context) (context.Context, context.CancelFunc) {
 type handler struct {
 	data     *dataService
 	puller   *puller
+	guard    *guard
 	controls map[rpc.Method]control // read-only once served
 	metrics  *metrics
 }
@@ -61,6 +62,11 @@ func (h *handler) ServeRPC(ctx context.Context, req *rpc.Request) (rpc.Body, err
 }
 
 func (h *handler) serve(ctx context.Context, req *rpc.Request) (rpc.Body, error) {
+	if !h.guard.open(req.Method) {
+		if err := h.guard.vouch(req.Peer); err != nil {
+			return nil, err
+		}
+	}
 	if req.Epoch > h.data.atlas.Epoch() {
 		if err := h.catchUp(ctx, req); err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/node/catalog"
+	"github.com/sundog-kv/sundog/node/datadir"
 	"github.com/sundog-kv/sundog/node/founding"
 	"github.com/sundog-kv/sundog/ring"
 	"github.com/sundog-kv/sundog/rpc"
@@ -24,11 +25,13 @@ const (
 // registrar keeps the catalog's record of this node true: it joins with it, and
 // renews addresses and boot counter after a restart.
 type registrar struct {
-	self   ring.Node // as it is now
-	nonce  uint64
-	atlas  *atlas
-	writer *writer
-	log    *slog.Logger
+	self      ring.Node // as it is now
+	dir       *datadir.Dir
+	atlas     *atlas
+	writer    *writer
+	directory *directory
+	log       *slog.Logger
+	taken     bool // this start was registered; of run alone
 
 	here    func(context.Context, *rpcpb.JoinRequest) (*rpcpb.JoinReply, error) // as the leader
 	refused atomic.Pointer[sundog.Error]                                        // for good, as far as this node can tell
@@ -42,13 +45,13 @@ func (r *registrar) run(ctx context.Context) {
 		var again <-chan time.Time
 		if !r.registered(r.atlas.Map()) {
 			if err := r.register(ctx); err != nil {
-				r.note(err)
+				r.note(ctx, err)
 				again = time.After(pause)
 				pause = min(2*pause, registerPauseMax)
 			}
 		} else {
 			pause = registerPauseMin
-			r.refused.Store(nil)
+			r.admitted()
 		}
 		select {
 		case <-ctx.Done():
@@ -72,8 +75,8 @@ func (r *registrar) registered(m *ring.Map) bool {
 func (r *registrar) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	req := &rpcpb.JoinRequest{Node: nodePB(r.self), Nonce: r.nonce}
-	forward := &rpcpb.JoinRequest{Node: req.GetNode(), Nonce: r.nonce, Forwarded: true}
+	req := &rpcpb.JoinRequest{Node: nodePB(r.self), Nonce: r.dir.Nonce()}
+	forward := &rpcpb.JoinRequest{Node: req.GetNode(), Nonce: r.dir.Nonce(), Forwarded: true}
 	reply := &rpcpb.JoinReply{}
 	err := r.writer.do(ctx, false, catalogWrite{
 		method: rpc.MethodJoin, req: forward, reply: reply, again: true,
@@ -95,11 +98,24 @@ func (r *registrar) register(ctx context.Context) error {
 	return err
 }
 
-// note keeps a refusal that time will not heal, for readiness and Wait.
-func (r *registrar) note(err error) {
+// admitted notes that the cluster has registered this start.
+func (r *registrar) admitted() {
+	r.taken = true
+	r.refused.Store(nil)
+	if err := r.dir.NoteAdmission(); err != nil {
+		r.log.Error("admission not noted", "err", err)
+	}
+}
+
+// note keeps a refusal that time will not heal, for readiness and Wait, and on
+// disk what a later start has to know of it (fenced.go).
+func (r *registrar) note(ctx context.Context, err error) {
 	if !refused(err) {
 		r.log.Debug("not registered yet", "err", err)
 		return
+	}
+	if sundog.KindOf(err) == sundog.Conflict {
+		r.remember(ctx, sundog.AsError(err))
 	}
 	if old := r.refused.Swap(sundog.AsError(err)); old == nil || old.Error() != err.Error() {
 		r.log.Error("the cluster refuses this node", "err", err)
@@ -112,7 +128,7 @@ type admission struct {
 	council *council
 	writer  *writer
 	founder *founding.Founder
-	fence   func(sundog.NodeID, uint64)
+	guard   *guard
 }
 
 // join serves MethodJoin. Any member takes it and asks the catalog's leader. A
@@ -146,11 +162,14 @@ func (a *admission) joinHere(ctx context.Context, q *rpcpb.JoinRequest) (*rpcpb.
 		return nil, sundog.Errorf(sundog.NotOwner, "this node does not lead the catalog")
 	}
 	start := catalog.Start{Node: nodeOf(q.GetNode()), Nonce: q.GetNonce()}
+	if err := a.guard.running(start.Node.ID, start.Node.Boot); err != nil {
+		return nil, err
+	}
 	result, err := a.council.propose(ctx, catalog.NodeUp(start))
 	if err != nil {
 		return nil, err
 	}
-	a.fence(start.Node.ID, start.Node.Boot)
+	a.guard.fence.Raise(start.Node.ID, start.Node.Boot)
 	m := machine.Map()
 	data, err := m.Marshal()
 	if err != nil {

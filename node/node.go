@@ -27,6 +27,7 @@ type Node struct {
 
 	dir     *datadir.Dir
 	fence   *datadir.PeerFence
+	guard   *guard
 	metrics *metrics
 	memory  *dataplane.Memory
 	arenas  *replication.Arenas
@@ -200,13 +201,13 @@ func (n *Node) openMembership(ctx context.Context, data, admin net.Addr) error {
 // openTransport makes the connections to other nodes; they are dialled when
 // there is something to say.
 func (n *Node) openTransport() error {
-	dial := rpc.DialConfig{
-		Identify: n.identity, Secret: n.cfg.Secret, Admit: n.admit, Logger: n.log, Metrics: n.rpc,
-	}
+	dial := rpc.DialConfig{Identify: n.identity, Secret: n.cfg.Secret, Logger: n.log, Metrics: n.rpc}
+	n.guard = newGuard(n.life, n.dir.ID(), n.dir.Boot(), n.fence, n.atlas, n.cluster, dial)
+	dial.Admit = n.guard.outbound
 	n.conns = rpc.NewPool(dial)
 	n.opened("connections", n.conns.Close)
 	n.directory = &directory{
-		atlas: n.atlas, members: n.members.Members, conns: n.conns, dial: dial,
+		atlas: n.atlas, members: n.members.Members, conns: n.conns, dial: dial, guard: n.guard,
 		hear: func(e sundog.Epoch) { n.puller.hear(e) },
 	}
 	n.mux = raftgroup.NewMux(raftgroup.MuxConfig{
@@ -228,7 +229,7 @@ func (n *Node) openAdmin(l net.Listener) error {
 func (n *Node) openServer(l net.Listener) error {
 	server := rpc.NewServer(rpc.ServerConfig{
 		Handler: n.handler(), Epoch: n.atlas.Epoch, Identity: n.identity, Secret: n.cfg.Secret,
-		Admit: n.admit, Upgrade: n.upgrade, Logger: n.log, Metrics: n.rpc,
+		Admit: n.guard.inbound, Upgrade: n.upgrade, Logger: n.log, Metrics: n.rpc,
 	})
 	var serving sync.WaitGroup
 	serving.Go(func() {

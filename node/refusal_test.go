@@ -89,6 +89,62 @@ func TestClonedDirectory(t *testing.T) {
 	require.Equal(t, sundog.Conflict, sundog.KindOf(twin.Wait(ctx)))
 	require.NoError(t, twin.kill())
 	c.ready() // the original serves on
+	// The catalog's voters have condemned the copy: it does not start again.
+	_, err = Open(t.Context(), cfg)
+	require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "move it away")
+}
+
+// TestCopyOfARunningNode: a copy that is made while the node runs would be its
+// next start. The node that answers is the one that stays.
+func TestCopyOfARunningNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, nil)
+	c.startAll()
+	c.ready()
+	require.NoError(t, c.createPool(c.nodes[0], "p", 3))
+	cl := c.client("p")
+	cl.fill(0, 5)
+	clone := t.TempDir()
+	copyDir(t, c.dirs[2], clone)
+	original := c.nodes[2]
+	for range 3 { // a supervisor starts it over
+		cfg := c.config(2)
+		cfg.Data = clone
+		twin, err := Open(t.Context(), cfg)
+		require.NoError(t, err)
+		require.Equal(t, original.ID(), twin.ID())
+		require.Equal(t, original.dir.Boot()+1, twin.dir.Boot())
+		ctx, cancel := context.WithTimeout(t.Context(), testDeadline)
+		err = twin.Admitted(ctx)
+		cancel()
+		require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "is running")
+		require.NoError(t, twin.kill())
+	}
+	in, ok := c.view().Node(original.ID())
+	require.True(t, ok)
+	require.Equal(t, original.dir.Boot(), in.Boot, "the catalog knows the original")
+	c.ready()
+	cl.fill(5, 5)
+	cl.verify(10)
+	// The original restarts as ever, killed and on other ports.
+	c.kill(2)
+	c.start(2)
+	c.ready()
+	// From then on the copy is behind.
+	cfg := c.config(2)
+	cfg.Data = clone
+	twin, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	defer twin.kill()
+	ctx, cancel := context.WithTimeout(t.Context(), testDeadline)
+	defer cancel()
+	require.Equal(t, sundog.Conflict, sundog.KindOf(twin.Admitted(ctx)))
+	require.NoError(t, twin.kill())
+	_, err = Open(t.Context(), cfg)
+	require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%v", err)
+	c.checkEqual("p")
 }
 
 func TestDirectoryInUse(t *testing.T) {
@@ -165,6 +221,18 @@ func TestRestoredDirectory(t *testing.T) {
 	defer cancel()
 	err := old.Wait(ctx)
 	require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%v", err)
+	// However often it starts over, it is not admitted; when both other voters
+	// have told of later starts, it starts no more.
+	c.eventually("it is fenced for good", func() bool {
+		if c.nodes[2] != nil {
+			boot := c.nodes[2].dir.Boot()
+			require.Equal(t, sundog.Conflict, sundog.KindOf(c.nodes[2].Admitted(ctx)))
+			require.EqualValues(t, 2, boot, "a refused start is not counted")
+			c.kill(2)
+		}
+		_, err := c.tryStart(2)
+		return err != nil && strings.Contains(err.Error(), "move it away")
+	})
 	c.eventually("the others go on", func() bool {
 		st, ok := c.nodes[0].council.status()
 		return ok && st.Leader != 0 && st.Leader != old.ID()

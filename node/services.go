@@ -45,7 +45,7 @@ func (n *Node) openServices() {
 	}
 	n.herald = newHerald(self, n.atlas, n.directory, n.council.leads, n.alive, n.log)
 	n.registrar = &registrar{
-		nonce: n.dir.Nonce(), atlas: n.atlas, writer: n.writer, log: n.log,
+		dir: n.dir, atlas: n.atlas, writer: n.writer, directory: n.directory, log: n.log,
 		self: ring.Node{
 			ID: self, Listen: n.addrs.Listen, Gossip: n.addrs.Gossip, HTTP: n.addrs.HTTP,
 			Zone: n.cfg.Zone, Weight: 1, Boot: n.dir.Boot(),
@@ -68,11 +68,11 @@ func (n *Node) handler() *handler {
 	pools := &poolService{
 		atlas: n.atlas, council: n.council, writer: n.writer, puller: n.puller, inspector: n.inspector, alive: n.alive,
 	}
-	doors := &admission{atlas: n.atlas, council: n.council, writer: n.writer, founder: n.founder, fence: n.fence.Raise}
+	doors := &admission{atlas: n.atlas, council: n.council, writer: n.writer, founder: n.founder, guard: n.guard}
 	n.registrar.here = doors.joinHere
 	return &handler{
 		data:   &dataService{self: n.dir.ID(), atlas: n.atlas, engines: n.engines},
-		puller: n.puller, metrics: n.metrics,
+		puller: n.puller, metrics: n.metrics, guard: n.guard,
 		controls: map[rpc.Method]control{
 			rpc.MethodMap:          typed(n.inspector.mapOf),
 			rpc.MethodPoolCreate:   typed(pools.create),
@@ -122,23 +122,14 @@ func (n *Node) identity() rpc.Identity {
 	return rpc.Identity{Node: n.dir.ID(), Boot: n.dir.Boot(), Nonce: n.dir.Nonce(), Cluster: n.cluster()}
 }
 
-// admit is the fence at every handshake, in both directions: peers of another
-// cluster, and data directories that are behind or doubled.
-func (n *Node) admit(peer rpc.Peer) error {
-	if own := n.cluster(); own != "" && peer.Cluster != "" && own != peer.Cluster {
-		return wrongCluster(own, peer.Cluster)
-	}
-	if !peer.IsNode {
-		return nil
-	}
-	return n.fence.Check(peer.Node, peer.Boot, peer.Nonce)
-}
-
 // upgrade hands a connection of another protocol to who speaks it.
 func (n *Node) upgrade(protocol string, conn net.Conn, peer rpc.Peer) error {
 	lane, ok := strings.CutPrefix(protocol, lanePrefix)
 	if !ok {
 		return sundog.Errorf(sundog.Invalid, "protocol %.64q is not spoken here", protocol)
+	}
+	if err := n.guard.vouch(peer); err != nil {
+		return err
 	}
 	return n.mux.Accept(conn, peer.Node, lane)
 }

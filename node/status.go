@@ -30,8 +30,12 @@ type inspector struct {
 }
 
 // status serves MethodStatus.
-func (i *inspector) status(context.Context, *rpc.Request, *rpcpb.StatusRequest) (*rpcpb.StatusReply, error) {
-	return i.local(), nil
+func (i *inspector) status(_ context.Context, _ *rpc.Request, q *rpcpb.StatusRequest) (*rpcpb.StatusReply, error) {
+	out := i.local()
+	if _, machine := i.council.replica(); machine != nil && q.GetStartOf() != 0 {
+		out.StartBoot, out.StartNonce, _ = machine.Start(sundog.NodeID(q.GetStartOf()))
+	}
+	return out, nil
 }
 
 // local is this node's own status.
