@@ -104,6 +104,45 @@ func TestHungDisk(t *testing.T) {
 	}
 }
 
+// TestCloseOnHungDisk: what closes a node ends in bounded time though the disk
+// has stopped answering while raft stores its term, which it does not give up.
+func TestCloseOnHungDisk(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	var hung atomic.Bool
+	c := newCluster(t, 3, 1, nil) // node 1 campaigns in vain, and stores terms
+	c.store.StallAfter = 200 * time.Millisecond
+	c.hooks = func(sundog.NodeID) storeHooks {
+		return storeHooks{beforeCommit: func() {
+			if hung.Load() {
+				<-gate
+			}
+		}}
+	}
+	n := c.start(1)
+	g := n.groups[0]
+	require.NoError(t, g.Bootstrap(c.members()))
+	hung.Store(true)
+	term := make(chan error, 1)
+	go func() { term <- g.log.SetUint64([]byte("term"), 9) }()
+	eventually(t, "the disk hangs", func() bool { return n.store.Sick() })
+	n.up = false
+	c.net.remove(1)
+	start := time.Now()
+	require.NoError(t, n.mux.Close())
+	_ = g.Close() // Unavailable when raft itself waits for the disk
+	require.ErrorIs(t, n.store.Close(), sundog.Unavailable)
+	require.Less(t, time.Since(start), 4*closeGrace)
+	select {
+	case err := <-term:
+		t.Fatalf("a term was given up: %v", err)
+	default:
+	}
+	require.NotPanics(t, func() { close(gate) })
+	require.NoError(t, <-term)
+	require.NoError(t, n.store.Close(), "the disk answers again")
+}
+
 // TestMachineGivesUp: a machine that cannot apply an entry stops its replica
 // and nobody else's.
 func TestMachineGivesUp(t *testing.T) {
@@ -267,7 +306,61 @@ func TestSnapshotsByBytes(t *testing.T) {
 	c.converge(0)
 }
 
-// TestRaftReadsTheLogThatIsThere: an instance made anew on the same stores
+// slowLedger stops in Apply at the command "slow" until its gate opens.
+type slowLedger struct {
+	*ledger
+	entered, gate chan struct{}
+}
+
+func (l *slowLedger) Apply(e Entry) []any {
+	for _, c := range e.Commands {
+		if string(c) == "slow" {
+			close(l.entered)
+			<-l.gate
+		}
+	}
+	return l.ledger.Apply(e)
+}
+
+// TestRemakeForgetsFutures: raft never answers the entries that it had committed
+// and not applied when it ended. Their callers learn that the outcome is unknown,
+// and the next instance has all the room for entries of its own.
+func TestRemakeForgetsFutures(t *testing.T) {
+	t.Parallel()
+	for range 6 { // whether raft forgets is up to chance
+		l := &slowLedger{ledger: newLedger(), entered: make(chan struct{}), gate: make(chan struct{})}
+		c := newCluster(t, 1, 1, func(cfg *Config) { cfg.Machine = l })
+		g := c.start(1).groups[0]
+		require.NoError(t, g.Bootstrap(c.members()))
+		eventually(t, "leads", func() bool { return g.Status().Leading })
+		outcomes := make(chan error, 2)
+		go func() { _, err := g.Propose(t.Context(), []byte("slow")); outcomes <- err }()
+		<-l.entered
+		before := g.raft().CommitIndex()
+		go func() { _, err := g.Propose(t.Context(), []byte("next")); outcomes <- err }()
+		eventually(t, "committed, and waits for the machine", func() bool { return g.raft().CommitIndex() > before })
+		in, remade := g.current.Load(), make(chan error, 1)
+		go func() { remade <- g.remakeRaft(nil) }()
+		eventually(t, "ending", in.ending.over)
+		close(l.gate)
+		require.NoError(t, <-remade)
+		for range 2 {
+			if err := <-outcomes; err != nil {
+				require.ErrorIs(t, err, sundog.Unknown)
+			}
+		}
+		eventually(t, "leads again", func() bool { return g.Status().Leading })
+		for i := range 4 {
+			_, err := g.Propose(t.Context(), []byte(command(i)))
+			require.NoError(t, err)
+		}
+		require.NoError(t, g.Barrier(t.Context()))
+		require.Equal(t, 1, l.count("next"))
+		c.stop(1)
+	}
+}
+
+// TestRemake: an instance made anew on the same stores
 // applies nothing twice (the ledger panics) and forgets nothing.
 func TestRemake(t *testing.T) {
 	t.Parallel()

@@ -142,10 +142,9 @@ func TestLargeAndManyCommands(t *testing.T) {
 	}
 	wg.Wait()
 	c.converge(0)
-	full := &Group{cfg: Config{MaxQueueBytes: 10, MaxInFlight: 1}}
-	full.proposer = newProposer(full)
-	full.proposer.queue, full.proposer.bytes = []*proposal{{}}, 8
-	_, err = full.proposer.submit(t.Context(), &proposal{command: make([]byte, 3)}, false)
+	full := newProposals(&Config{MaxQueueBytes: 10})
+	full.queue, full.bytes = []*proposal{{}}, 8
+	_, err = full.submit(t.Context(), &proposal{command: make([]byte, 3)}, false)
 	require.ErrorIs(t, err, sundog.Unavailable)
 }
 

@@ -290,18 +290,27 @@ func (g *GroupLog) publish(e extent) {
 	g.mu.Unlock()
 }
 
-// await waits for the operation; for an append, no longer than StallAfter.
+// await waits for the operation, as long as it makes progress within StallAfter.
+// When it gives up, the operation may still be carried out.
 func (g *GroupLog) await(op *storeOp) error {
 	after := g.store.cfg.StallAfter
-	if after < 0 || op.bytes == 0 {
+	if after < 0 {
 		return <-op.done
 	}
 	t := time.NewTimer(after)
 	defer t.Stop()
-	select {
-	case err := <-op.done:
-		return err
-	case <-t.C:
+	for steps := int64(0); ; {
+		select {
+		case err := <-op.done:
+			return err
+		case <-t.C:
+		}
+		now := op.steps.Load()
+		if now == steps {
+			break
+		}
+		steps = now
+		t.Reset(after)
 	}
 	g.mu.RLock()
 	stall := g.onStall

@@ -35,7 +35,10 @@ func (g *Group) keeper() {
 // tend does what there is to do; again tells that something must be retried.
 func (g *Group) tend() (again bool) {
 	if err := g.fsm.err(); err != nil {
-		g.giveUp(err)
+		if !g.gaveUp {
+			g.gaveUp = true
+			g.giveUp(err)
+		}
 		return false
 	}
 	if g.remake.Load() {
@@ -43,7 +46,10 @@ func (g *Group) tend() (again bool) {
 			return true
 		}
 		g.remake.Store(false)
-		g.remakeOrFail()
+		if err := g.remakeRaft(nil); err != nil {
+			g.cfg.Logger.Warn("raft not made anew", "group", g.cfg.ID.String(), "error", err)
+			return true // or it has failed for good, and is given up next
+		}
 	}
 	if g.oversize.Load() {
 		if err := g.takeSnapshot(g.life); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
@@ -54,41 +60,6 @@ func (g *Group) tend() (again bool) {
 		g.grown(g.log.Bytes())
 	}
 	return false
-}
-
-// giveUp ends a replica whose machine can go on no more.
-func (g *Group) giveUp(err error) {
-	g.cfg.Logger.Error("raft group stopped on this node", "group", g.cfg.ID.String(), "error", err)
-	g.lifecycle.Lock()
-	if !g.closed {
-		g.endRaft(g.current.Load())
-	}
-	g.lifecycle.Unlock()
-	g.proposer.abandon()
-	if g.cfg.OnFailure != nil {
-		g.cfg.OnFailure(err)
-	}
-}
-
-// remakeRaft ends the raft instance and makes another one on the same stores.
-// between, if given, runs while there is none. Nothing on disk is lost: it is
-// what a restart of the process would do.
-func (g *Group) remakeRaft(between func() error) error {
-	g.lifecycle.Lock()
-	defer g.lifecycle.Unlock()
-	if g.closed {
-		return sundog.Errorf(sundog.Closed, "%s is closed", g.cfg.ID)
-	}
-	g.endRaft(g.current.Load())
-	g.proposer.abandon()
-	if between != nil {
-		if err := between(); err != nil {
-			return errors.Join(err, g.startRaft())
-		}
-	} else if m := g.cfg.Metrics; m != nil {
-		m.recreated.Inc()
-	}
-	return g.startRaft()
 }
 
 // Snapshot takes a snapshot now and cuts the log. Nothing happens when nothing
@@ -174,7 +145,7 @@ func (g *Group) noteLeading(in *instance, leading bool) {
 	if leading {
 		// raft's own no-op commits what earlier leaders left, but never reaches the
 		// machine; an entry of ours does, right behind it.
-		g.proposer.rouse()
+		g.waiting.rouse()
 	}
 }
 

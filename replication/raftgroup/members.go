@@ -89,7 +89,7 @@ func (g *GroupLog) bootstrap(c raft.Configuration, list string) error {
 		g.stable[currentTermKey], g.stable[bootstrapKey] = term, []byte(list)
 	}
 	g.store.submit(op)
-	return <-op.done
+	return g.await(op)
 }
 
 // AddVoter makes server a voter, whether it is a learner or not a member yet.

@@ -4,50 +4,31 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 
 	"github.com/hashicorp/raft"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
-// proposer packs what waits in a group into log entries. While one entry is on
-// its way to disks and peers the next one gathers, so that batches grow by
-// themselves with the load; a few entries are under way at a time.
+// proposer packs what waits in a group into log entries of one raft instance.
+// While one entry is on its way to disks and peers the next one gathers, so that
+// batches grow by themselves with the load; a few entries are under way at a time.
 //
 // Its goroutine hands entries to raft in order, a second one (the completer)
-// takes their outcomes in the same order.
+// takes their outcomes in the same order. All it has, the room for entries under
+// way too, is the instance's: raft forgets the futures of entries that were
+// committed and not yet applied when it ends, and those must not take room from,
+// or stand before, the entries of the next instance.
 type proposer struct {
-	g       *Group
-	wake    chan struct{}
-	slots   chan struct{} // a token for each entry under way
-	flights chan *flight
-	stopped *lifetime
-	ended   chan struct{} // closed when both goroutines have ended
+	g         *Group
+	raft      *raft.Raft
+	slots     chan struct{} // a token for each entry under way
+	flights   chan *flight
+	stopped   *lifetime
+	proposing sync.WaitGroup // its goroutine
 
-	mu       sync.Mutex // guards what follows
-	closed   bool
-	queue    []*proposal // commands
-	bytes    int
-	barriers []*proposal
-	pending  map[*flight]struct{}
-}
-
-// proposal is one caller that waits. Its state says whose it is.
-type proposal struct {
-	command []byte
-	state   atomic.Int32
-	done    chan outcome // buffered: at most one outcome comes
-}
-
-const (
-	proposalQueued = iota
-	proposalTaken  // in an entry: the outcome is raft's
-	proposalGone   // its caller has left before that
-)
-
-type outcome struct {
-	result any
-	err    error
+	mu      sync.Mutex // guards what follows
+	pending map[*flight]struct{}
+	idle    chan struct{} // not nil: closed when pending is empty
 }
 
 // flight is an entry that was handed to raft.
@@ -58,136 +39,47 @@ type flight struct {
 	once     sync.Once
 }
 
-func newProposer(g *Group) *proposer {
-	return &proposer{
-		g: g, wake: make(chan struct{}, 1), slots: make(chan struct{}, g.cfg.MaxInFlight),
-		flights: make(chan *flight, g.cfg.MaxInFlight), stopped: newLifetime(), ended: make(chan struct{}),
-		pending: make(map[*flight]struct{}),
+// startProposer starts to propose what waits in the group to a raft instance.
+func startProposer(g *Group, r *raft.Raft) *proposer {
+	p := &proposer{
+		g: g, raft: r, slots: make(chan struct{}, g.cfg.MaxInFlight), flights: make(chan *flight, g.cfg.MaxInFlight),
+		stopped: newLifetime(), pending: make(map[*flight]struct{}),
 	}
-}
-
-func (p *proposer) start() {
-	var both sync.WaitGroup
-	both.Go(func() {
+	p.proposing.Go(func() {
 		defer close(p.flights)
 		p.run()
 	})
-	both.Go(p.complete)
-	go func() { both.Wait(); close(p.ended) }()
+	// raft may have forgotten the last futures when it ends, and then this
+	// goroutine is lost with them; nobody waits for it.
+	go p.complete()
+	return p
 }
 
-// submit queues a command, or a barrier when command is nil, and waits for its
-// outcome. Unavailable and Timeout: surely not proposed.
-func (p *proposer) submit(ctx context.Context, pr *proposal, barrier bool) (any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, sundog.Errorf(sundog.Timeout, "not proposed: %w", err)
-	}
-	p.mu.Lock()
-	switch {
-	case p.closed:
-		p.mu.Unlock()
-		return nil, sundog.Errorf(sundog.Unavailable, "%s is closing on this node", p.g.cfg.ID)
-	case barrier:
-		p.barriers = append(p.barriers, pr)
-	case p.bytes > 0 && p.bytes+len(pr.command) > p.g.cfg.MaxQueueBytes:
-		p.mu.Unlock()
-		return nil, sundog.Errorf(sundog.Unavailable, "%s: %d bytes of commands wait already", p.g.cfg.ID, p.g.cfg.MaxQueueBytes)
-	default:
-		p.queue = append(p.queue, pr)
-		p.bytes += len(pr.command)
-	}
-	p.mu.Unlock()
-	p.signal()
-	select {
-	case o := <-pr.done:
-		return o.result, o.err
-	case <-ctx.Done():
-	}
-	if pr.state.CompareAndSwap(proposalQueued, proposalGone) {
-		return nil, sundog.Errorf(sundog.Timeout, "not proposed in time: %w", ctx.Err())
-	}
-	select {
-	case o := <-pr.done: // it came at the same moment
-		return o.result, o.err
-	default:
-		return nil, sundog.Errorf(sundog.Unknown, "proposed, and not known to be committed in time: %w", ctx.Err())
-	}
-}
-
-func (p *proposer) signal() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
-// rouse makes the proposer append an entry though nobody waits for one.
-func (p *proposer) rouse() {
-	p.mu.Lock()
-	if !p.closed {
-		p.barriers = append(p.barriers, &proposal{done: make(chan outcome, 1)})
-	}
-	p.mu.Unlock()
-	p.signal()
-}
-
-// run makes entries of what waits until the proposer is stopped.
+// run makes entries of what waits until the proposer is ended.
 func (p *proposer) run() {
 	for {
-		select {
-		case <-p.wake:
-		case <-p.stopped.Done():
-			return
-		}
 		for {
 			select {
 			case p.slots <- struct{}{}:
 			case <-p.stopped.Done():
 				return
 			}
-			f := p.take()
+			if p.stopped.over() {
+				return
+			}
+			f := p.g.waiting.take()
 			if f == nil {
 				<-p.slots
 				break
 			}
 			p.propose(f)
 		}
-	}
-}
-
-// take makes a flight of what waits, within the bounds of one entry; nil when
-// nobody waits.
-func (p *proposer) take() *flight {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f := &flight{}
-	size, n := 0, 0
-	for _, pr := range p.queue {
-		if len(f.commands) > 0 && (size+len(pr.command) > p.g.cfg.MaxBatchBytes || len(f.commands) >= p.g.cfg.MaxBatch) {
-			break
-		}
-		n++
-		p.bytes -= len(pr.command)
-		if pr.state.CompareAndSwap(proposalQueued, proposalTaken) {
-			f.commands = append(f.commands, pr)
-			size += len(pr.command)
+		select {
+		case <-p.g.waiting.wake:
+		case <-p.stopped.Done():
+			return
 		}
 	}
-	clear(p.queue[:n])
-	if p.queue = p.queue[n:]; len(p.queue) == 0 {
-		p.queue = nil
-	}
-	for _, pr := range p.barriers {
-		if pr.state.CompareAndSwap(proposalQueued, proposalTaken) {
-			f.barriers = append(f.barriers, pr)
-		}
-	}
-	p.barriers = nil
-	if len(f.commands) == 0 && len(f.barriers) == 0 {
-		return nil
-	}
-	p.pending[f] = struct{}{}
-	return f
 }
 
 // propose hands the flight to raft. raft takes it at once unless its thread is
@@ -201,7 +93,10 @@ func (p *proposer) propose(f *flight) {
 		m.entries.Inc()
 		m.proposals.Add(float64(len(commands)))
 	}
-	f.future = p.g.raft().Apply(encodeEntry(p.g.cfg.Clock(), commands), 0)
+	p.mu.Lock()
+	p.pending[f] = struct{}{}
+	p.mu.Unlock()
+	f.future = p.raft.Apply(encodeEntry(p.g.cfg.Clock(), commands), 0)
 	p.flights <- f // has room: slots bounds what is under way
 }
 
@@ -225,9 +120,7 @@ func (p *proposer) complete() {
 
 // finish answers all that wait for the flight, once.
 func (p *proposer) finish(f *flight, results []any, err error) {
-	p.mu.Lock()
-	delete(p.pending, f)
-	p.mu.Unlock()
+	defer p.landed(f)
 	f.once.Do(func() {
 		if err == nil && len(results) != len(f.commands) {
 			err = sundog.Errorf(sundog.Internal, "%d results for %d commands", len(results), len(f.commands))
@@ -249,24 +142,36 @@ func (p *proposer) finish(f *flight, results []any, err error) {
 	})
 }
 
-// stop takes no more proposals and refuses those that wait.
-func (p *proposer) stop() {
+// landed removes a flight that was answered.
+func (p *proposer) landed(f *flight) {
 	p.mu.Lock()
-	p.closed = true
-	waiting := append(p.queue, p.barriers...)
-	p.queue, p.barriers, p.bytes = nil, nil, 0
-	p.mu.Unlock()
-	p.stopped.close()
-	for _, pr := range waiting {
-		if pr.state.CompareAndSwap(proposalQueued, proposalGone) {
-			pr.done <- outcome{err: sundog.Errorf(sundog.Unavailable, "%s is closing on this node", p.g.cfg.ID)}
-		}
+	defer p.mu.Unlock()
+	delete(p.pending, f)
+	if len(p.pending) == 0 && p.idle != nil {
+		close(p.idle)
+		p.idle = nil
 	}
 }
 
-// abandon answers what is still under way after raft has ended: raft forgets the
-// futures of entries that were committed and not yet applied at that moment.
-func (p *proposer) abandon() {
+// calm returns a channel that is closed when nothing is under way.
+func (p *proposer) calm() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	calm := p.idle
+	if len(p.pending) == 0 {
+		close(calm)
+		p.idle = nil
+	}
+	return calm
+}
+
+// end stops proposing once raft has ended, and answers what is still under way.
+func (p *proposer) end() {
+	p.stopped.close()
+	p.proposing.Wait()
 	p.mu.Lock()
 	left := make([]*flight, 0, len(p.pending))
 	for f := range p.pending {
@@ -321,7 +226,7 @@ func (g *Group) Propose(ctx context.Context, command []byte) (any, error) {
 	if err := g.mayPropose(); err != nil {
 		return nil, err
 	}
-	return g.proposer.submit(ctx, &proposal{command: command, done: make(chan outcome, 1)}, false)
+	return g.waiting.submit(ctx, &proposal{command: command, done: make(chan outcome, 1)}, false)
 }
 
 // Barrier returns after an entry that was made after the call has been applied
@@ -334,7 +239,7 @@ func (g *Group) Barrier(ctx context.Context) error {
 	if err := g.mayPropose(); err != nil {
 		return err
 	}
-	_, err := g.proposer.submit(ctx, &proposal{done: make(chan outcome, 1)}, true)
+	_, err := g.waiting.submit(ctx, &proposal{done: make(chan outcome, 1)}, true)
 	if sundog.KindOf(err) == sundog.Unknown {
 		return sundog.Errorf(sundog.Timeout, "%s: no barrier in time: %w", g.cfg.ID, err)
 	}

@@ -56,7 +56,7 @@ func (g *GroupLog) cover(index, term uint64) error {
 	if index > base {
 		v := binary.BigEndian.AppendUint64(nil, index)
 		v = binary.BigEndian.AppendUint64(v, term)
-		if err := g.setAll(map[string][]byte{baseKey: v}); err != nil {
+		if err := g.await(g.setAll(map[string][]byte{baseKey: v})); err != nil {
 			return err
 		}
 	}

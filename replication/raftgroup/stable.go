@@ -41,10 +41,12 @@ func (g *GroupLog) Set(key, val []byte) error {
 	if len(pairs) == 0 {
 		return nil
 	}
-	return g.setAll(pairs)
+	// However long it takes: raft panics when it cannot keep its term.
+	return <-g.setAll(pairs).done
 }
 
-func (g *GroupLog) setAll(pairs map[string][]byte) error {
+// setAll begins to store the values durably, in one transaction.
+func (g *GroupLog) setAll(pairs map[string][]byte) *storeOp {
 	op := &storeOp{
 		group: g,
 		apply: func(tx *bbolt.Tx) (bool, error) {
@@ -67,7 +69,7 @@ func (g *GroupLog) setAll(pairs map[string][]byte) error {
 		},
 	}
 	g.store.submit(op)
-	return <-op.done
+	return op
 }
 
 func putStable(tx *bbolt.Tx, id GroupID, key, val []byte) error {

@@ -36,6 +36,10 @@ const (
 	defaultCacheBytes = 64 << 20
 	defaultStallAfter = 2 * time.Second
 	lockTimeout       = time.Second
+	// closeGrace is the age of a commit at which nobody waits for it any more
+	// in order to close, closePoll the least time between two looks at it.
+	closeGrace = 5 * time.Second
+	closePoll  = 50 * time.Millisecond
 	// maxCommitBytes bounds one transaction; more waits for the next.
 	maxCommitBytes = 8 << 20
 	// fillPercent of a page is used when appending splits it: keys only rise.
@@ -78,6 +82,7 @@ type storeOp struct {
 	bytes     int
 	apply     func(tx *bbolt.Tx) (again bool, err error)
 	published func()
+	steps     atomic.Int64 // done, of those that are not the last
 	err       error
 	done      chan error
 }
@@ -153,18 +158,45 @@ func (s *Store) checkFormat() error {
 
 // Close commits what waits, ends the committer and releases the file. Groups
 // must be closed before. A second Close does nothing.
+//
+// Kind Unavailable when a commit has not ended for 5 s: the disk is hung. The
+// committer and the file are then left as they are, and the process should end:
+// nothing was acknowledged that is not on disk.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		<-s.done
-		return nil
-	}
 	s.closed = true
 	s.mu.Unlock()
 	s.signal()
-	<-s.done
-	return s.db.Close()
+	if !s.await(s.done) {
+		return sundog.Errorf(sundog.Unavailable, "raft log: the disk has not answered for %s: not closed", s.busyFor())
+	}
+	return s.db.Close() // again it does nothing
+}
+
+// busyFor is the age of the commit under way, 0 for none.
+func (s *Store) busyFor() time.Duration {
+	started := s.started.Load()
+	if started == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, started))
+}
+
+// await waits for something that may wait for the disk; false once a commit has
+// taken closeGrace.
+func (s *Store) await(done <-chan struct{}) bool {
+	for {
+		timer := time.NewTimer(max(closeGrace-s.busyFor(), closePoll))
+		select {
+		case <-done:
+			timer.Stop()
+			return true
+		case <-timer.C:
+		}
+		if s.busyFor() >= closeGrace {
+			return false
+		}
+	}
 }
 
 // Commits counts the transactions that were synced since the store was opened.
@@ -269,6 +301,9 @@ func (s *Store) commit(batch []*storeOp) {
 		answer(finished)
 	}
 	if len(again) > 0 {
+		for _, op := range again {
+			op.steps.Add(1)
+		}
 		s.mu.Lock()
 		s.queue = append(s.queue, again...)
 		s.mu.Unlock()
