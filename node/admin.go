@@ -23,6 +23,7 @@ const (
 	adminWriteTimeout  = 60 * time.Second // a CPU profile takes 30 s by default
 	adminIdleTimeout   = 60 * time.Second
 	adminMaxHeader     = 16 << 10
+	adminReadyTimeout  = 2 * time.Second // /readyz answers by then, whatever its groups do
 )
 
 // Readiness is the body of /readyz.
@@ -50,7 +51,9 @@ func (a adminPages) handler() http.Handler {
 		_, _ = w.Write([]byte("alive\n")) // a peer that has gone needs no answer
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		state := a.ready(r.Context())
+		ctx, cancel := context.WithTimeout(r.Context(), adminReadyTimeout)
+		defer cancel()
+		state := a.ready(ctx)
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		if !state.Ready {

@@ -15,7 +15,6 @@ import (
 type atlas struct {
 	current atomic.Pointer[ring.Map]
 	encoded atomic.Pointer[encodedMap]
-	heard   atomic.Uint64 // the newest epoch anyone spoke of
 	log     *slog.Logger
 	// bind makes this node one of the cluster's before its first map is taken;
 	// an error refuses the map.
@@ -92,26 +91,10 @@ func (a *atlas) Offer(m *ring.Map) (bool, error) {
 		}
 	}
 	a.current.Store(m)
-	a.hear(m.Epoch)
 	close(a.changed)
 	a.changed = make(chan struct{})
 	a.log.Debug("new map", "epoch", m.Epoch, "nodes", len(m.Nodes), "pools", len(m.Pools))
 	return true, nil
-}
-
-// hear notes that someone spoke of an epoch and says whether it is newer than
-// the map here.
-func (a *atlas) hear(e sundog.Epoch) bool {
-	for {
-		old := a.heard.Load()
-		if uint64(e) <= old {
-			break
-		}
-		if a.heard.CompareAndSwap(old, uint64(e)) {
-			break
-		}
-	}
-	return e > a.Epoch()
 }
 
 // wrongCluster refuses a peer, a map or a directory of another cluster.

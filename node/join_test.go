@@ -56,14 +56,14 @@ func TestNextSeat(t *testing.T) {
 	t.Parallel()
 	m := &ring.Map{Founders: []sundog.NodeID{1, 2}}
 	alive := func(id sundog.NodeID) bool { return id != 4 }
-	id, _ := nextSeat(m, alive)
+	id, _ := nextSeat(m, alive, true)
 	require.Zero(t, id, "the founders' seats are kept")
 	for i := range sundog.NodeID(12) {
 		m.Nodes = append(m.Nodes, ring.Node{ID: i + 1})
 	}
 	var order []string
 	for {
-		id, role := nextSeat(m, alive)
+		id, role := nextSeat(m, alive, len(absent(m)) > 0)
 		if id == 0 {
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sundog-kv/sundog"
@@ -15,13 +16,20 @@ import (
 // Pace of map pulls.
 const (
 	pullTimeout = time.Second            // one node's answer
-	pullRest    = 20 * time.Millisecond  // between two sweeps: a peer that invents epochs costs no more
-	pullRetry   = 250 * time.Millisecond // while a newer epoch was heard of and nobody had it
+	pullRest    = 20 * time.Millisecond  // between two sweeps that somebody waits for
+	pullRetry   = 250 * time.Millisecond // after a sweep for a rumour that found nothing; doubled each time
+	pullRetries = 5 * time.Second        // the longest that becomes
 	pullWide    = 3                      // nodes asked at once
+	rumourLife  = time.Minute            // an epoch that nobody spoke of since is forgotten
 )
 
 // puller fetches newer maps from any node that has them. One goroutine, run by
 // the node, does all pulls, one sweep over the nodes at a time.
+//
+// An epoch that somebody spoke of is a rumour: gossip may say anything. It is
+// looked for at once, and, while nobody has it, again at a pace that slows down
+// to pullRetries whoever goes on telling it, until it is forgotten. Only a map
+// that was found, or that nobody could be asked, says that this node is behind.
 type puller struct {
 	atlas   *atlas
 	sources func() []sundog.NodeID // whom to ask, best first
@@ -30,6 +38,11 @@ type puller struct {
 
 	asks chan chan struct{} // each is closed after a sweep that began after it was sent
 	kick chan struct{}      // a newer epoch was heard of
+
+	mu     sync.Mutex // guards the next three
+	rumour sundog.Epoch
+	heard  time.Time // when the rumour was told last
+	deaf   bool      // the last sweep reached nobody
 }
 
 func newPuller(a *atlas, d *directory, sources func() []sundog.NodeID, log *slog.Logger) *puller {
@@ -49,12 +62,37 @@ func newPuller(a *atlas, d *directory, sources func() []sundog.NodeID, log *slog
 
 // hear notes an epoch that a node spoke of and has the map pulled if it is newer.
 func (p *puller) hear(e sundog.Epoch) {
-	if p.atlas.hear(e) {
-		select {
-		case p.kick <- struct{}{}:
-		default: // a pull is due already
-		}
+	if e <= p.atlas.Epoch() {
+		return
 	}
+	p.mu.Lock()
+	if e >= p.rumour || time.Since(p.heard) > rumourLife {
+		p.rumour, p.heard = e, time.Now()
+	}
+	p.mu.Unlock()
+	hint(p.kick)
+}
+
+// pending returns a newer epoch that was heard of lately, 0 for none.
+func (p *puller) pending() sundog.Epoch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rumour <= p.atlas.Epoch() || time.Since(p.heard) > rumourLife {
+		return 0
+	}
+	return p.rumour
+}
+
+// missed returns a newer epoch that was heard of and that nobody could be asked
+// for, 0 for none.
+func (p *puller) missed() sundog.Epoch {
+	e := p.pending()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.deaf {
+		return 0
+	}
+	return e
 }
 
 // need returns when the map is at epoch e or later. Unavailable: nobody that was
@@ -84,34 +122,43 @@ func (p *puller) need(ctx context.Context, e sundog.Epoch) error {
 	return nil
 }
 
-// run pulls until ctx ends.
+// run pulls until ctx ends: at once for those who wait, at the pace of rumours for
+// these.
 func (p *puller) run(ctx context.Context) {
+	pace := pullRetry
+	var last time.Time // the end of the last sweep
 	var retry <-chan time.Time
 	for {
 		var waiting []chan struct{}
+		kick := p.kick
+		if retry != nil {
+			kick = nil // it is in the retry already
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case w := <-p.asks:
 			waiting = append(waiting, w)
-		case <-p.kick:
+		case <-kick:
 		case <-retry:
 		}
+		if !wait(ctx, pullRest-time.Since(last)) {
+			return
+		}
 		waiting = p.gather(waiting)
+		before := p.atlas.Epoch()
 		p.sweep(ctx)
+		last = time.Now()
 		for _, w := range waiting {
 			close(w)
 		}
 		retry = nil
-		rest := time.NewTimer(pullRest)
-		select {
-		case <-rest.C:
-		case <-ctx.Done():
-			rest.Stop()
-			return
+		if p.atlas.Epoch() > before {
+			pace = pullRetry
 		}
-		if sundog.Epoch(p.atlas.heard.Load()) > p.atlas.Epoch() {
-			retry = time.After(pullRetry)
+		if p.pending() != 0 {
+			retry = time.After(pace)
+			pace = min(2*pace, pullRetries)
 		}
 	}
 }
@@ -132,25 +179,36 @@ func (p *puller) gather(waiting []chan struct{}) []chan struct{} {
 func (p *puller) sweep(ctx context.Context) {
 	have := p.atlas.Epoch()
 	sources := p.sources()
+	var reached atomic.Bool
 	for len(sources) > 0 && p.atlas.Epoch() == have && ctx.Err() == nil {
 		some := sources[:min(pullWide, len(sources))]
 		sources = sources[len(some):]
 		var asked sync.WaitGroup
 		for _, id := range some {
-			asked.Go(func() { p.ask(ctx, id, have) })
+			asked.Go(func() {
+				if p.ask(ctx, id, have) {
+					reached.Store(true)
+				}
+			})
 		}
 		asked.Wait()
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = !reached.Load()
 }
 
-func (p *puller) ask(ctx context.Context, id sundog.NodeID, have sundog.Epoch) {
+// ask pulls from one node and says whether it answered.
+func (p *puller) ask(ctx context.Context, id sundog.NodeID, have sundog.Epoch) bool {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	m, err := p.call(ctx, id, have)
+	answered := err == nil
 	if err == nil && m != nil {
 		_, err = p.atlas.Offer(m)
 	}
 	if err != nil {
 		p.log.Debug("map not pulled", "from", id, "err", err)
 	}
+	return answered
 }

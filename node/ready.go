@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sundog-kv/sundog"
@@ -25,19 +24,33 @@ const (
 type probes struct {
 	hosting *hosting
 
-	mu   sync.Mutex // guards last; held while probing, so that probes are shared
+	turn chan struct{} // holds one token: the right to probe, and to last
 	last map[sundog.Partition]time.Time
 }
 
 func newProbes(h *hosting) *probes {
-	return &probes{hosting: h, last: map[sundog.Partition]time.Time{}}
+	p := &probes{hosting: h, turn: make(chan struct{}, 1), last: map[sundog.Partition]time.Time{}}
+	p.turn <- struct{}{}
+	return p
 }
 
 // run probes the led groups that were not probed lately, and returns those whose
-// probe failed.
+// probe failed. It returns when ctx ends, with all led groups failed where another
+// caller was still probing them.
 func (p *probes) run(ctx context.Context) map[sundog.Partition]error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	failed := map[sundog.Partition]error{}
+	select {
+	case <-p.turn:
+		defer func() { p.turn <- struct{}{} }()
+	case <-ctx.Done():
+		err := sundog.Errorf(sundog.Timeout, "another probe is under way: %w", ctx.Err())
+		p.hosting.each(func(part sundog.Partition, r *strong.Partition) {
+			if r.Group().Status().Leading {
+				failed[part] = err
+			}
+		})
+		return failed
+	}
 	var due []sundog.Partition
 	var groups []*raftgroup.Group
 	p.hosting.each(func(part sundog.Partition, r *strong.Partition) {
@@ -49,7 +62,6 @@ func (p *probes) run(ctx context.Context) map[sundog.Partition]error {
 	defer cancel()
 	errs := make([]error, len(due))
 	inParallel(syncWide, len(due), func(i int) { errs[i] = groups[i].Barrier(ctx) })
-	failed := map[sundog.Partition]error{}
 	for i, part := range due {
 		if errs[i] == nil {
 			p.last[part] = time.Now()
@@ -131,8 +143,8 @@ func (n *Node) complainOfCluster(c *complaints, m *ring.Map) {
 		c.add("not in a cluster yet: %s", n.founder.Status())
 	case m == nil:
 		c.add("joining: the cluster's map is not known yet")
-	case sundog.Epoch(n.atlas.heard.Load()) > m.Epoch:
-		c.add("the map here is of epoch %d, others have %d", m.Epoch, n.atlas.heard.Load())
+	case n.puller.missed() > m.Epoch:
+		c.add("the map here is of epoch %d, others speak of %d and none of them answers", m.Epoch, n.puller.missed())
 	case !n.registrar.registered(m):
 		c.add("the catalog does not know this start of the node yet")
 	}

@@ -22,7 +22,13 @@ type steward struct {
 	applied  func(context.Context, sundog.NodeID) (uint64, error) // another replica's progress in the catalog
 	woken    chan struct{}                                        // members or map changed; holds one hint
 	log      *slog.Logger
+
+	missing map[sundog.NodeID]time.Time // founders that are not registered, since when this leader knows
 }
+
+// founderGrace is how long the seats that nobody has are kept back for a founder
+// that is not registered yet.
+const founderGrace = 60 * time.Second
 
 // stewardStep bounds one duty, so that one silent node holds up no other.
 const stewardStep = 5 * time.Second
@@ -40,7 +46,9 @@ func (s *steward) run(ctx context.Context, pause time.Duration) {
 		case <-again:
 		}
 		again = nil
-		if s.council.leads() && !s.step(ctx) {
+		if !s.council.leads() {
+			s.missing = nil // who leads next gives them time anew
+		} else if !s.step(ctx) {
 			again = time.After(pause)
 		}
 	}
@@ -51,17 +59,17 @@ func (s *steward) step(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, stewardStep)
 	defer cancel()
 	err := s.found(ctx)
+	seated, done := false, false
 	if err == nil {
-		err = s.seat(ctx)
+		seated, err = s.seat(ctx)
 	}
-	done := false
 	if err == nil {
 		done, err = s.admit(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.Info("catalog duty put off", "err", err)
 	}
-	return err == nil && done
+	return err == nil && seated && done
 }
 
 // found writes the founding as the log's first command.
@@ -77,27 +85,62 @@ func (s *steward) found(ctx context.Context) error {
 	return err
 }
 
-// seat gives roles to live nodes while seats are free: voters first.
-func (s *steward) seat(ctx context.Context) error {
+// seat gives roles to live nodes while seats are free: voters first. It says
+// whether nobody is waited for.
+func (s *steward) seat(ctx context.Context) (bool, error) {
 	for {
 		_, machine := s.council.replica()
-		id, role := nextSeat(machine.Map(), s.alive)
+		m := machine.Map()
+		waiting := s.awaited(m, time.Now())
+		id, role := nextSeat(m, s.alive, waiting)
 		if id == 0 {
-			return nil
+			return !waiting, nil
 		}
 		if _, err := s.council.propose(ctx, catalog.SetRole(id, role)); err != nil {
-			return err
+			return false, err
 		}
 	}
 }
 
+// awaited says whether a first voter is not registered and within its grace.
+func (s *steward) awaited(m *ring.Map, now time.Time) (waiting bool) {
+	if s.missing == nil {
+		s.missing = map[sundog.NodeID]time.Time{}
+	}
+	for _, id := range absent(m) {
+		since, known := s.missing[id]
+		if !known {
+			since = now
+			s.missing[id] = now
+		}
+		waiting = waiting || now.Sub(since) < founderGrace
+	}
+	return waiting
+}
+
+// absent are the first voters that are not in the map.
+func absent(m *ring.Map) (ids []sundog.NodeID) {
+	if m == nil {
+		return nil
+	}
+	for _, id := range firstVoters(m.Founders) {
+		if _, ok := m.Node(id); !ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // nextSeat picks the next live node without a role and what it is to become;
-// 0 when no seat is free or nobody can take it. Founders come first.
-func nextSeat(m *ring.Map, alive func(sundog.NodeID) bool) (sundog.NodeID, ring.CatalogRole) {
+// 0 when no seat is free or nobody can take it. Founders come first: they are
+// voters of the group from its first entry. While waiting nobody else gets a
+// seat; after that the seat of a founder that never came stays its own, since it
+// votes in the group, and only the others are given.
+func nextSeat(m *ring.Map, alive func(sundog.NodeID) bool, waiting bool) (sundog.NodeID, ring.CatalogRole) {
 	if m == nil {
 		return 0, ring.None
 	}
-	voters, standbys := 0, 0
+	voters, standbys := len(absent(m)), 0
 	for _, n := range m.Nodes {
 		switch n.Catalog {
 		case ring.Voter:
@@ -106,23 +149,17 @@ func nextSeat(m *ring.Map, alive func(sundog.NodeID) bool) (sundog.NodeID, ring.
 			standbys++
 		}
 	}
+	for _, id := range firstVoters(m.Founders) {
+		if n, ok := m.Node(id); ok && n.Catalog != ring.Voter {
+			return id, ring.Voter
+		}
+	}
 	role := ring.Voter
 	if voters >= maxVoters {
 		role = ring.Standby
-		if standbys >= maxStandbys {
-			return 0, ring.None
-		}
 	}
-	// Founders are voters of the group from its first entry: their seats are
-	// written down before anybody else's.
-	for _, id := range firstVoters(m.Founders) {
-		n, ok := m.Node(id)
-		if !ok && voters < maxVoters {
-			return 0, ring.None // not registered yet; its seat is kept
-		}
-		if ok && n.Catalog != ring.Voter {
-			return id, ring.Voter
-		}
+	if waiting || role == ring.Standby && standbys >= maxStandbys {
+		return 0, ring.None
 	}
 	for _, n := range m.Nodes {
 		if n.Catalog == ring.None && alive(n.ID) {
