@@ -16,6 +16,9 @@ const (
 	// answerBytes is where an answer of several partitions is full; an engine
 	// bounds its own part alike, so that the whole fits a frame.
 	answerBytes = 3 << 20
+	// maxParts bounds the keys or ops of one request, so that the answer fits a
+	// frame whatever becomes of each: see [fitText].
+	maxParts = 8192
 	// partsAtOnce bounds the partitions of one request that are worked on at
 	// once, and with answerBytes the memory that a hostile request can take.
 	partsAtOnce = 8
@@ -98,7 +101,15 @@ func (d *dataService) multiGet(ctx context.Context, req *rpc.Request) (rpc.Body,
 	if err != nil {
 		return nil, err
 	}
-	return rpc.EncodeGetResults(d.read(ctx, r.Pool, r.Keys, req.Epoch)), nil
+	if err := checkParts("keys", len(r.Keys)); err != nil {
+		return nil, err
+	}
+	results := d.read(ctx, r.Pool, r.Keys, req.Epoch)
+	text := fitText(len(results), answerBytes)
+	for i := range results {
+		results[i].Err = shorten(results[i].Err, text)
+	}
+	return rpc.EncodeGetResults(results), nil
 }
 
 // read reads keys of any partitions, each partition by itself.
@@ -137,7 +148,7 @@ func (d *dataService) read(ctx context.Context, id sundog.PoolID, keys [][]byte,
 			size.Add(int64(len(r.Item.Value)))
 		}
 	})
-	if size.Load() > answerBytes && len(split) > 1 {
+	if size.Load() > answerBytes {
 		cutAnswer(results)
 	}
 	return results
@@ -166,7 +177,15 @@ func (d *dataService) mutate(ctx context.Context, req *rpc.Request) (rpc.Body, e
 	if err != nil {
 		return nil, err
 	}
-	return rpc.EncodeResults(d.write(ctx, ops, req.Epoch)), nil
+	if err := checkParts("ops", len(ops)); err != nil {
+		return nil, err
+	}
+	results := d.write(ctx, ops, req.Epoch)
+	text := fitText(len(results), 0)
+	for i := range results {
+		results[i].Err = shorten(results[i].Err, text)
+	}
+	return rpc.EncodeResults(results), nil
 }
 
 // write executes ops of any pools and partitions, each partition by itself; the

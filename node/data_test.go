@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -189,4 +190,89 @@ func TestAnswerFitsAFrame(t *testing.T) {
 		require.Equal(t, sundog.Unavailable, r.Err.Kind)
 		require.Nil(t, r.Item.Value)
 	}
+}
+
+// TestAnswersFitWhateverHappens: the largest requests that are executed have an
+// answer that fits a frame, if all parts fail in the longest words, and if their
+// values are as many as an answer takes.
+func TestAnswersFitWhateverHappens(t *testing.T) {
+	d := newDataService(t)
+	limit := rpc.Limits{}.WithDefaults().MaxFrame
+	long := &sundog.Error{Kind: sundog.NotOwner, Msg: strings.Repeat("\u00e9", 4000), Epoch: 1, Leader: 1, Used: 1, Limit: 1}
+	for _, p := range []sundog.Partition{0, 1} {
+		d.engines.Remove(sundog.Strong, p)
+		require.NoError(t, d.engines.Add(sundog.Strong, p, failingEngine{fakeEngine{p}, long}))
+	}
+	ops := make([]rpc.Op, maxParts)
+	keys := make([][]byte, maxParts)
+	for i := range ops {
+		keys[i] = keyIn(sundog.Partition(i%2), i%7)
+		ops[i] = rpc.Op{Code: rpc.OpPut, Pool: testPool, Key: keys[i]}
+	}
+	body, err := d.mutate(t.Context(), &rpc.Request{Epoch: testEpoch, Body: rpc.EncodeMutate(ops).Bytes()})
+	require.NoError(t, err)
+	require.Less(t, body.Len()+64, limit)
+	_, err = rpc.DecodeResults(body.Bytes())
+	require.NoError(t, err)
+	body, err = d.multiGet(t.Context(), &rpc.Request{Epoch: testEpoch, Body: rpc.EncodeMultiGet(rpc.MultiGetRequest{Pool: testPool, Keys: keys}).Bytes()})
+	require.NoError(t, err)
+	require.Less(t, body.Len()+64, limit)
+	results, err := rpc.DecodeGetResults(body.Bytes())
+	require.NoError(t, err)
+	failed, values := 0, 0
+	for _, r := range results {
+		values += len(r.Item.Value)
+		if r.Err != nil {
+			failed++
+		}
+	}
+	require.Greater(t, failed, maxParts/2)
+	require.Greater(t, values, answerBytes/2)
+}
+
+// TestTooManyParts: what could have an answer that does not fit is refused before
+// it is executed.
+func TestTooManyParts(t *testing.T) {
+	d := newDataService(t)
+	for _, p := range []sundog.Partition{0, 1} {
+		d.engines.Remove(sundog.Strong, p)
+	}
+	ops, keys := make([]rpc.Op, maxParts+1), make([][]byte, maxParts+1)
+	for i := range ops {
+		keys[i] = []byte("panic") // no engine is to see it
+		ops[i] = rpc.Op{Code: rpc.OpPut, Pool: testPool, Key: keys[i]}
+	}
+	_, err := d.mutate(t.Context(), &rpc.Request{Epoch: testEpoch, Body: rpc.EncodeMutate(ops).Bytes()})
+	_, errGet := d.multiGet(t.Context(), &rpc.Request{Epoch: testEpoch, Body: rpc.EncodeMultiGet(rpc.MultiGetRequest{Pool: testPool, Keys: keys}).Bytes()})
+	for _, err := range []error{err, errGet} {
+		require.Equal(t, sundog.TooLarge, sundog.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "8193")
+		require.ErrorContains(t, err, "8192")
+		require.EqualValues(t, maxParts+1, sundog.AsError(err).Used)
+		require.EqualValues(t, maxParts, sundog.AsError(err).Limit)
+	}
+}
+
+// failingEngine fails all writes and most reads, and reads values of 1 MiB else.
+type failingEngine struct {
+	fakeEngine
+	err *sundog.Error
+}
+
+func (e failingEngine) Mutate(_ context.Context, ops []rpc.Op) []rpc.OpResult {
+	out := make([]rpc.OpResult, len(ops))
+	for i := range out {
+		out[i] = rpc.OpResult{Err: e.err, Int: 1, Version: sundog.Version{Clock: 1}}
+	}
+	return out
+}
+
+func (e failingEngine) Get(_ context.Context, _ sundog.PoolID, keys [][]byte) []rpc.GetResult {
+	out := make([]rpc.GetResult, len(keys))
+	for i := range out {
+		if out[i].Err = e.err; i%1000 == 0 {
+			out[i] = rpc.GetResult{Item: rpc.Item{Value: make([]byte, 1<<20-1)}}
+		}
+	}
+	return out
 }
