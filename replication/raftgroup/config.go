@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/ring"
 )
 

@@ -2,7 +2,7 @@ package raftgroup
 
 import (
 	"github.com/hashicorp/raft"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // decodeConfiguration is raft.DecodeConfiguration for bytes that may not be one:

@@ -3,7 +3,7 @@ package raftgroup
 import (
 	"encoding/binary"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // A command entry's Data: u8 version 1, u64 clock, uvarint number of commands,

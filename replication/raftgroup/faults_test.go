@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // TestDivergenceAtSnapshotIndex: a cut-off leader keeps uncommitted entries that

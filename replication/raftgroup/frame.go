@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // Frames of the transport, little-endian:

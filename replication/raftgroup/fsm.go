@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // fsm is the raft.BatchingFSM over a Machine. raft calls it from one goroutine.

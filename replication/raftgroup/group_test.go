@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 	"go.uber.org/goleak"
 )
 
@@ -194,87 +194,78 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestKillAndRestart: nodes are killed and restarted under load; nothing that
-// was acknowledged is lost, nothing acknowledged once is applied twice, and
-// replicas are equal.
-func TestKillAndRestart(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	const groups = 3
-	c := newCluster(t, 3, groups, func(cfg *Config) { cfg.SnapshotBytes, cfg.TrailingBytes = 16<<10, 4<<10 })
-	defer func() {
-		for id := range c.nodes {
-			c.stop(id)
-		}
-	}()
-	c.startAll()
-	var (
-		stop   atomic.Bool
-		wg     sync.WaitGroup
-		mu     sync.RWMutex // held for writing while a node goes up or down
-		acked  [groups]sync.Map
-		counts [3]atomic.Int64 // done, unknown, not done
-	)
-	for w := range 12 {
-		wg.Go(func() {
-			for i := 0; !stop.Load(); i++ {
-				group := (w + i) % groups
-				cmd := fmt.Sprintf("%d-%d-%0100d", w, i, 0)
-				mu.RLock()
-				var g *Group
-				for _, n := range c.nodes {
-					if n.up && n.groups[group].Status().Leading {
-						g = n.groups[group]
-					}
-				}
-				mu.RUnlock()
-				if g == nil {
-					time.Sleep(5 * time.Millisecond)
-					continue
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-				_, err := g.Propose(ctx, []byte(cmd))
-				cancel()
-				switch {
-				case err == nil:
-					acked[group].Store(cmd, 1)
-					counts[0].Add(1)
-				case errors.Is(err, sundog.Unknown):
-					acked[group].Store(cmd, 0)
-					counts[1].Add(1)
-				default:
-					acked[group].Store(cmd, -1)
-					counts[2].Add(1)
-				}
+// loadedCluster is a cluster under load whose nodes go up and down.
+type loadedCluster struct {
+	*cluster
+	stopped atomic.Bool
+	writers sync.WaitGroup
+	nodeMu  sync.RWMutex // held for writing while a node goes up or down
+	// outcomes of commands, by group: loadDone, loadUnknown or loadRefused.
+	outcomes []sync.Map
+	counts   [3]atomic.Int64 // by outcome
+}
+
+const (
+	loadDone = iota
+	loadUnknown
+	loadRefused
+)
+
+// write proposes commands of its own to all groups in turn.
+func (c *loadedCluster) write(writer int) {
+	for i := 0; !c.stopped.Load(); i++ {
+		group := (writer + i) % c.groups
+		cmd := fmt.Sprintf("%d-%d-%0100d", writer, i, 0)
+		c.nodeMu.RLock()
+		var g *Group
+		for _, n := range c.nodes {
+			if n.up && n.groups[group].Status().Leading {
+				g = n.groups[group]
 			}
-		})
+		}
+		c.nodeMu.RUnlock()
+		if g == nil {
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		_, err := g.Propose(ctx, []byte(cmd))
+		cancel()
+		outcome := loadRefused
+		switch {
+		case err == nil:
+			outcome = loadDone
+		case errors.Is(err, sundog.Unknown):
+			outcome = loadUnknown
+		}
+		c.outcomes[group].Store(cmd, outcome)
+		c.counts[outcome].Add(1)
 	}
-	restart := func(id sundog.NodeID) {
-		mu.Lock()
-		c.stop(id)
-		mu.Unlock()
-		time.Sleep(rand.N(300 * time.Millisecond))
-		mu.Lock()
-		c.start(id)
-		mu.Unlock()
-	}
-	for range 4 {
-		restart(c.leader(rand.N(groups)).id)
-		restart(sundog.NodeID(1 + rand.N(3)))
-	}
-	stop.Store(true)
-	wg.Wait()
-	t.Logf("%d done, %d unknown, %d surely not done", counts[0].Load(), counts[1].Load(), counts[2].Load())
-	require.Greater(t, counts[0].Load(), int64(100))
-	for group := range groups {
+}
+
+// restart kills a node and starts it again a little later.
+func (c *loadedCluster) restart(id sundog.NodeID) {
+	c.nodeMu.Lock()
+	c.stop(id)
+	c.nodeMu.Unlock()
+	time.Sleep(rand.N(300 * time.Millisecond))
+	c.nodeMu.Lock()
+	c.start(id)
+	c.nodeMu.Unlock()
+}
+
+// check compares every replica with what the writers were told.
+func (c *loadedCluster) check(t *testing.T) {
+	for group := range c.groups {
 		c.propose(group, "end")
 		c.converge(group)
 		for _, n := range c.nodes {
-			acked[group].Range(func(cmd, done any) bool {
+			c.outcomes[group].Range(func(cmd, outcome any) bool {
 				got := n.ledgers[group].count(cmd.(string))
-				switch done {
-				case 1:
+				switch outcome {
+				case loadDone:
 					require.Equal(t, 1, got, "acknowledged %s", cmd)
-				case 0:
+				case loadUnknown:
 					require.LessOrEqual(t, got, 1, "unknown %s", cmd)
 				default:
 					require.Zero(t, got, "refused %s", cmd)
@@ -283,6 +274,34 @@ func TestKillAndRestart(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestKillAndRestart: nodes are killed and restarted under load; nothing that
+// was acknowledged is lost, nothing acknowledged once is applied twice, and
+// replicas are equal.
+func TestKillAndRestart(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	const groups = 3
+	c := &loadedCluster{outcomes: make([]sync.Map, groups)}
+	c.cluster = newCluster(t, 3, groups, func(cfg *Config) { cfg.SnapshotBytes, cfg.TrailingBytes = 16<<10, 4<<10 })
+	defer func() {
+		for id := range c.nodes {
+			c.stop(id)
+		}
+	}()
+	c.startAll()
+	for w := range 12 {
+		c.writers.Go(func() { c.write(w) })
+	}
+	for range 4 {
+		c.restart(c.leader(rand.N(groups)).id)
+		c.restart(sundog.NodeID(1 + rand.N(3)))
+	}
+	c.stopped.Store(true)
+	c.writers.Wait()
+	t.Logf("%d done, %d unknown, %d surely not done", c.counts[loadDone].Load(), c.counts[loadUnknown].Load(), c.counts[loadRefused].Load())
+	require.Greater(t, c.counts[loadDone].Load(), int64(100))
+	c.check(t)
 }
 
 // TestLaggingFollowerGetsSnapshot: a follower that was away until its log was

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 	"go.etcd.io/bbolt"
 )
 
@@ -266,8 +266,10 @@ func (g *GroupLog) appendOp(logs []*raft.Log) (*storeOp, error) {
 			return false, nil
 		},
 		published: func() {
-			g.publish(after)
+			// In this order: a reader that sees the new extent must not be given an
+			// entry that these have replaced.
 			g.store.cache.add(g.id, logs)
+			g.publish(after)
 		},
 	}, nil
 }

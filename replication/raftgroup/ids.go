@@ -3,7 +3,7 @@ package raftgroup
 import (
 	"fmt"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/ring"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // A snapshot goes over a connection of its own: the request (kindInstall), its

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // outQueue holds messages that wait for a connection's writer.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // lifetime is the context of what an object starts by itself: it ends when the

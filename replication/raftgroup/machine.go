@@ -3,7 +3,7 @@ package raftgroup
 import (
 	"io"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // Entry is one committed log entry: the commands that a leader packed together.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/ring"
 	"go.etcd.io/bbolt"
 )

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // Lanes of a Mux: the kinds of connections between two nodes. The RPC protocol
@@ -40,6 +40,9 @@ type MuxConfig struct {
 	DeadAfter time.Duration
 	// Snapshots bounds the snapshot streams in each direction; 0 is 2.
 	Snapshots int
+	// InboxBytes bounds the bytes of requests with entries that wait in all groups
+	// or are being served, and one more for each group; 0 is 128 MiB.
+	InboxBytes int64
 }
 
 const (
@@ -64,6 +67,8 @@ type Mux struct {
 	life *lifetime
 	wg   sync.WaitGroup
 	ids  atomic.Uint64
+	// intake bounds the bytes of requests that groups have not answered.
+	intake *intake
 	// outgoing and incoming hold a token for each snapshot stream.
 	outgoing, incoming chan struct{}
 
@@ -81,8 +86,9 @@ func NewMux(cfg MuxConfig) *Mux {
 	setDefault(&cfg.Timeout, defaultTimeout)
 	setDefault(&cfg.DeadAfter, defaultDeadAfter)
 	setDefault(&cfg.Snapshots, maxSnapshots)
+	setDefault(&cfg.InboxBytes, defaultInboxBytes)
 	m := &Mux{
-		cfg: cfg, life: newLifetime(),
+		cfg: cfg, life: newLifetime(), intake: newIntake(cfg.InboxBytes),
 		outgoing: make(chan struct{}, cfg.Snapshots), incoming: make(chan struct{}, cfg.Snapshots),
 		transports: make(map[GroupID]*transport), peers: make(map[sundog.NodeID]*peer),
 		conns: make(map[net.Conn]struct{}),

@@ -1,7 +1,6 @@
 package raftgroup
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -9,13 +8,12 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/ring"
 	"go.uber.org/goleak"
 )
@@ -161,6 +159,50 @@ func TestMuxRefusesQuickly(t *testing.T) {
 	_, err = p.a.newTransport(9, serverID(2, 1))
 	require.ErrorIs(t, err, sundog.Invalid, "a replica of another node")
 	require.ErrorIs(t, p.tb.open(), sundog.Conflict)
+}
+
+// TestInboxesAreBoundedByBytes: a group that serves nothing holds its share and
+// no more, and another one's requests still come through.
+func TestInboxesAreBoundedByBytes(t *testing.T) {
+	const size, limit = 300 << 10, 1 << 20 // a share is less than two requests
+	p := newMuxPair(t, MuxConfig{InboxBytes: limit, Timeout: time.Minute}, true)
+	send := func(t9 *transport, to raft.ServerAddress) error {
+		req := heartbeat()
+		req.Entries = entries(1, 1, 7, size)
+		return t9.AppendEntries("", to, req, &raft.AppendEntriesResponse{})
+	}
+	held := func() int64 {
+		p.b.intake.mu.Lock()
+		defer p.b.intake.mu.Unlock()
+		return p.b.intake.total
+	}
+	outcomes := make(chan error, 4)
+	for range 4 {
+		go func() { outcomes <- send(p.ta, to2) }()
+	}
+	for range 3 { // nobody serves the group
+		require.ErrorContains(t, <-outcomes, "busy")
+		require.Less(t, held(), int64(2*size))
+	}
+	var others []io.Closer
+	for group := range GroupID(5) { // together more than the limit
+		from, err := p.a.newTransport(group, serverID(1, 1))
+		require.NoError(t, err)
+		to, err := p.b.newTransport(group, serverID(2, 3))
+		require.NoError(t, err)
+		require.NoError(t, to.open())
+		others = append(others, from, to)
+		go func() { _ = send(from, to2) }()
+		eventually(t, "in its inbox", func() bool { return len(to.inbox) == 1 })
+	}
+	require.Greater(t, held(), int64(limit))
+	rpc := <-p.tb.Consumer()
+	rpc.Respond(&raft.AppendEntriesResponse{Term: 7, Success: true}, nil)
+	require.NoError(t, <-outcomes)
+	for _, c := range others {
+		require.NoError(t, c.Close())
+	}
+	eventually(t, "all is given back", func() bool { return held() == 0 })
 }
 
 func TestMuxReconnects(t *testing.T) {
@@ -315,53 +357,6 @@ func TestPipelineFails(t *testing.T) {
 	require.NoError(t, pipe.Close())
 }
 
-func TestInstallSnapshot(t *testing.T) {
-	p := newMuxPair(t, MuxConfig{}, true)
-	body := make([]byte, 3<<20+17)
-	for i := range body {
-		body[i] = byte(i * 7)
-	}
-	req := &raft.InstallSnapshotRequest{
-		RPCHeader: headerFor(1, 1), SnapshotVersion: 1, Term: 7, LastLogIndex: 40, LastLogTerm: 6,
-		Configuration: raft.EncodeConfiguration(newConfiguration([]string{serverID(1, 1), serverID(2, 3)})), ConfigurationIndex: 3, Size: int64(len(body)),
-	}
-	var refusing atomic.Bool
-	var installed []uint64
-	p.tb.admit = func(*raft.InstallSnapshotRequest) (admission, error) {
-		if refusing.Load() {
-			return admission{}, sundog.Errorf(sundog.Conflict, "of another epoch")
-		}
-		return admission{}, nil
-	}
-	p.tb.installed = func(last uint64) { installed = append(installed, last) }
-	p.serve(t, func(rpc raft.RPC) {
-		got := rpc.Command.(*raft.InstallSnapshotRequest)
-		b, err := io.ReadAll(rpc.Reader)
-		switch {
-		case err != nil:
-			rpc.Respond(&raft.InstallSnapshotResponse{}, err)
-		case !bytes.Equal(b, body):
-			rpc.Respond(&raft.InstallSnapshotResponse{}, errors.New("other bytes"))
-		default:
-			rpc.Respond(&raft.InstallSnapshotResponse{Term: got.Term, Success: true}, nil)
-		}
-	})
-	var resp raft.InstallSnapshotResponse
-	require.NoError(t, p.ta.InstallSnapshot("", to2, req, &resp, bytes.NewReader(body)))
-	require.True(t, resp.Success)
-	require.EqualValues(t, 7, resp.Term)
-	require.Equal(t, []uint64{40}, installed)
-
-	require.ErrorIs(t, p.ta.InstallSnapshot("", to2, req, &resp, bytes.NewReader(body[1:])), sundog.Corrupt)
-	require.Error(t, p.ta.InstallSnapshot("", "0000000000000002/9", req, &resp, bytes.NewReader(body)))
-	refusing.Store(true)
-	require.ErrorIs(t, p.ta.InstallSnapshot("", to2, req, &resp, bytes.NewReader(body)), sundog.Conflict)
-	require.Len(t, installed, 1)
-	refusing.Store(false)
-	require.NoError(t, p.ta.InstallSnapshot("", to2, req, &resp, bytes.NewReader(body)))
-	eventually(t, "no connection is left", func() bool { return p.net.connections() == 0 })
-}
-
 // TestMuxHostileBytes: garbage on a connection ends that connection only.
 func TestMuxHostileBytes(t *testing.T) {
 	p := newMuxPair(t, MuxConfig{}, true)
@@ -388,43 +383,4 @@ func TestMuxHostileBytes(t *testing.T) {
 	defer c2.Close()
 	require.ErrorIs(t, p.b.Accept(c1, 1, "nonsense"), sundog.Invalid)
 	require.ErrorIs(t, p.b.Accept(c1, 2, LaneBulk), sundog.Denied)
-}
-
-// TestInstallShowsLife: the sender hears of life also while the receiver makes
-// its raft instance anew, which may take as long as the installation did.
-func TestInstallShowsLife(t *testing.T) {
-	p := newMuxPair(t, MuxConfig{}, true)
-	gate := make(chan struct{})
-	p.tb.installed = func(uint64) { <-gate }
-	p.serve(t, func(rpc raft.RPC) {
-		_, err := io.ReadAll(rpc.Reader)
-		rpc.Respond(&raft.InstallSnapshotResponse{Term: 7, Success: true}, err)
-	})
-	conn, err := p.net.dial(t.Context(), 1, 2, LaneSnapshot)
-	require.NoError(t, err)
-	defer conn.Close()
-	req := &raft.InstallSnapshotRequest{
-		RPCHeader: headerFor(1, 1), SnapshotVersion: 1, Term: 7, LastLogIndex: 40, LastLogTerm: 6, Size: 1,
-		Configuration: raft.EncodeConfiguration(newConfiguration([]string{serverID(1, 1)})), ConfigurationIndex: 3,
-	}
-	w := frameWriter{conn: conn, timeout: time.Minute}
-	for kind, payload := range [][]byte{kindInstall: encodeInstall(req), kindChunk: {1}, kindEnd: {1, 0, 0, 0, 0, 0, 0, 0}} {
-		if payload != nil {
-			require.NoError(t, w.write([]*message{newMessage(byte(kind), 9, 3, 1, 0, payload)}))
-		}
-	}
-	r := bufio.NewReader(conn)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
-	for life := 0; ; life++ {
-		msg, err := readMessage(r)
-		require.NoError(t, err)
-		if msg.kind != kindAlive {
-			require.EqualValues(t, kindInstall|kindAnswer, msg.kind)
-			require.GreaterOrEqual(t, life, 2)
-			return
-		}
-		if life == 1 {
-			close(gate)
-		}
-	}
 }

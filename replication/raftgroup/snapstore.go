@@ -17,7 +17,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/hashicorp/raft"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // A snapshot is one file, "term-index.snap" in hexadecimal, little-endian:

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 	"go.etcd.io/bbolt"
 )
 

@@ -3,7 +3,7 @@ package raftgroup
 import (
 	"time"
 
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // Status is what a replica knows of its group at one moment.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 func newStore(t *testing.T, path string, cfg StoreConfig, hooks storeHooks) *Store {
@@ -269,6 +269,38 @@ func TestAcknowledgedAfterSync(t *testing.T) {
 		require.NoError(t, g.SetUint64([]byte("CurrentTerm"), i))
 		require.Equal(t, before+2, s.Commits())
 	}
+}
+
+// TestReaderSeesNoReplacedEntry: who reads while entries are replaced gets the
+// old or the new ones, and after the new extent shows never an old one.
+func TestReaderSeesNoReplacedEntry(t *testing.T) {
+	s := newStore(t, filepath.Join(t.TempDir(), "raft.db"), StoreConfig{}, storeHooks{})
+	g := s.Group(1)
+	require.NoError(t, g.StoreLogs(entries(1, 1, 1, 10)))
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			// Each round appends one more entry than before in a term equal to its last.
+			last, _ := g.LastIndex()
+			var l raft.Log
+			if err := g.GetLog(1, &l); err != nil || l.Term < last {
+				t.Errorf("entry 1 of term %d beside a log up to %d: %v", l.Term, last, err)
+				return
+			}
+		}
+	}()
+	for n := uint64(2); n <= 300; n++ {
+		require.NoError(t, g.StoreLogs(entries(1, n, n, 10)))
+	}
+	close(stop)
+	<-done
 }
 
 func TestCacheIsBounded(t *testing.T) {

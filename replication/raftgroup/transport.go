@@ -2,10 +2,11 @@ package raftgroup
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/ring"
 )
 
@@ -30,6 +31,7 @@ type transport struct {
 	inbox chan raft.RPC
 	// owed are the requests in the inbox or being served, in order.
 	owed     chan owedAnswer
+	held     int64         // bytes of these, guarded by the mux's intake
 	answerer chan struct{} // closed when its goroutine has ended
 
 	// heartbeat is what SetHeartbeatHandler gave; the shipped build ignores it.
@@ -53,22 +55,14 @@ type admission struct {
 // owedAnswer is a request that raft will answer on resp.
 type owedAnswer struct {
 	in   *inbound
-	msg  received // its header
-	beat bool     // it is a heartbeat
+	msg  received      // its header
+	beat bool          // it is a heartbeat
+	size *atomic.Int64 // bytes taken from the mux's intake, until they are given back
 	resp chan raft.RPCResponse
 }
 
-// Transport is the raft.Transport of the replica self ("node/incarnation") of a
-// group; requests for it are refused before and after its life. It panics when
-// self is not a server id of this node or the group has one already.
-func (m *Mux) Transport(id GroupID, self string) raft.Transport {
-	t, err := m.newTransport(id, self)
-	if err != nil {
-		panic(err)
-	}
-	return t
-}
-
+// newTransport makes the transport of the replica self ("node/incarnation") of a
+// group; see open. Kind Invalid when self is not a server id of this node.
 func (m *Mux) newTransport(id GroupID, self string) (*transport, error) {
 	replica, err := ring.ParseServerID(self)
 	if err != nil {
@@ -176,7 +170,7 @@ func (m *Mux) request(in *inbound, msg *received, names *serverNames) {
 		refuse("corrupt request", err)
 		return
 	}
-	owed := owedAnswer{in: in, msg: *msg, resp: make(chan raft.RPCResponse, 1)}
+	owed := owedAnswer{in: in, msg: *msg, size: new(atomic.Int64), resp: make(chan raft.RPCResponse, 1)}
 	owed.msg.payload = nil
 	rpc := raft.RPC{Command: cmd, RespChan: owed.resp}
 	if a, ok := cmd.(*raft.AppendEntriesRequest); ok {
@@ -188,9 +182,17 @@ func (m *Mux) request(in *inbound, msg *received, names *serverNames) {
 		return
 	}
 	busy := sundog.Errorf(sundog.Unavailable, "replica of %s is busy", msg.group)
+	if size := int64(len(msg.payload)); size > 0 && !owed.beat {
+		if !m.intake.admit(t, size, in.lane == LaneBulk) {
+			refuse("group busy", busy)
+			return
+		}
+		owed.size.Store(size)
+	}
 	select {
 	case t.owed <- owed:
 	default:
+		t.free(owed)
 		refuse("group busy", busy)
 		return
 	}
@@ -200,6 +202,7 @@ func (m *Mux) request(in *inbound, msg *received, names *serverNames) {
 		owed.resp <- raft.RPCResponse{Error: busy}
 	}
 	if t.life.over() { // it may have been closed between; a second answer is dropped
+		t.free(owed)
 		refuse("unknown group", sundog.Errorf(sundog.Closed, "replica of %s is closed", msg.group))
 	}
 }
@@ -250,7 +253,11 @@ func (t *transport) answer() {
 	}
 }
 
+// free gives back what a request took from the intake, once.
+func (t *transport) free(owed owedAnswer) { t.mux.intake.give(t, owed.size.Swap(0)) }
+
 func (t *transport) finish(owed owedAnswer, r raft.RPCResponse) {
+	t.free(owed)
 	m := &owed.msg
 	kind, payload, err := m.kind|kindAnswer, []byte(nil), r.Error
 	if err == nil {

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/hashicorp/raft"
-	sundog "github.com/sundog-kv/sundog"
+	"github.com/sundog-kv/sundog"
 )
 
 // Payloads of the transport's messages. The raft header's server id and address
