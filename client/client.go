@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,8 +84,12 @@ func checkAddrs(addrs []string) ([]string, error) {
 		if a == "" || slices.Contains(out, a) {
 			continue
 		}
-		if i := strings.LastIndexByte(a, ':'); i < 0 || i == len(a)-1 {
+		_, port, err := net.SplitHostPort(a)
+		if err != nil || port == "" {
 			return nil, sundog.Errorf(sundog.Invalid, "address %q: want host:port", a)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, sundog.Errorf(sundog.Invalid, "address %q: the port is a number from 1 to 65535", a)
 		}
 		out = append(out, a)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,36 +25,43 @@ const defaultAddr = "127.0.0.1:7400"
 
 // app is one run of the program, with all it takes from and gives to the world.
 type app struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	environ        func() []string
-	signals        <-chan os.Signal
+	stdin   io.Reader
+	stdout  *output
+	stderr  io.Writer
+	environ func() []string
+	signals <-chan os.Signal
+	notify  func(...os.Signal) // makes more signals come by signals; may be nil
 
 	addr    string
 	json    bool
 	timeout time.Duration
 
-	running bool // a command's own code was reached: what fails now is no usage error
-	wrote   bool // the one line of --json is out
+	running     bool        // a command's own code was reached: what fails now is no usage error
+	wrote       atomic.Bool // the one line of --json is out
+	reached     atomic.Bool // some node answered
+	interrupted atomic.Bool // a signal came
+	misuse      error       // help was asked for what there is not
 }
 
 // run executes one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(a.stdin)
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitDone
+		err = a.misuse
 	}
-	if !a.running {
+	if failed := a.stdout.failed(); failed != nil && (err == nil || !a.running) {
+		err, a.running = failed, true
+	}
+	if err != nil && !a.running {
 		before, _, _ := strings.Cut(strings.Join(args, "\x00")+"\x00", "\x00--\x00")
 		a.json = a.json || slices.Contains(strings.Split(before, "\x00"), "--json")
 		err = sundog.Errorf(sundog.Invalid, "%s; see: %s --help", textOf(err), cmd.CommandPath())
 	}
-	a.report(cmd, err)
+	if err != nil {
+		a.report(cmd, err)
+	}
 	return exitCode(err)
 }
 
@@ -67,11 +75,20 @@ func (a *app) root() *cobra.Command {
 Environment: SUNDOG_ADDR is the default of --addr, SUNDOG_LOG=off|error|warn|info|debug
 how much is logged to stderr. Exit codes: 0 done, 1 other error, 2 usage, 3 not
 found, 4 unavailable or timeout, 5 outcome unknown, 6 exists or conflict, 7 no
-space or too large, 8 denied.`,
+space or too large, 8 denied, 130 interrupted by a signal.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          a.group,
 		Args:          cobra.ArbitraryArgs,
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	showVersion := root.Flags().Bool("version", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *showVersion && len(args) == 0 {
+			return a.local(a.version)(cmd, args)
+		}
+		return a.group(cmd, args)
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.addr, "addr", a.env("SUNDOG_ADDR", defaultAddr), "`HOST:PORT` of nodes, comma-separated; any living one is enough")
@@ -91,6 +108,9 @@ space or too large, 8 denied.`,
 	add("server", a.startCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand())
 	add("admin", a.poolCommand(), a.nodesCommand(), a.partitionsCommand(), a.checkCommand())
 	add("data", a.putCommand(), a.getCommand(), a.delCommand(), a.incrCommand(), a.scanCommand(), a.loadCommand())
+	root.AddCommand(a.laterCommands()...)
+	a.addHelp(root)
+	a.addCompletion(root)
 	return root
 }
 
@@ -108,12 +128,7 @@ func (a *app) group(cmd *cobra.Command, args []string) error {
 		}
 		return sundog.Errorf(sundog.Invalid, "name one of the commands %s", strings.Join(names, ", "))
 	}
-	hint := ""
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = ", did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return sundog.Errorf(sundog.Invalid, "unknown command %q%s", args[0], hint)
+	return unknownCommand(cmd, args[0])
 }
 
 // args checks a command's arguments against the words of its Use line, of which
@@ -149,27 +164,29 @@ func (a *app) env(name, otherwise string) string {
 type action func(ctx context.Context, c *client.Client, args []string) error
 
 // withClient dials the cluster around f. def is the deadline where the command
-// line has none.
+// line has none. A signal ends it, whatever it waits for.
 func (a *app) withClient(def time.Duration, f action) func(*cobra.Command, []string) error {
 	return a.local(func(cmd *cobra.Command, args []string) error {
-		if a.timeout < 0 {
-			return sundog.Errorf(sundog.Invalid, "--timeout %v: use a positive one", a.timeout)
+		given, err := a.given(cmd)
+		if err != nil {
+			return err
 		}
-		if a.timeout > 0 {
-			def = a.timeout
+		if given > 0 {
+			def = given
 		}
 		log, err := a.logger("warn")
 		if err != nil {
 			return err
 		}
-		ctx, stop := a.interruptible(cmd.Context())
-		defer stop()
-		c, err := client.Dial(ctx, strings.Split(a.addr, ","), client.Options{Timeout: def, Logger: log})
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		return f(ctx, c, args)
+		return a.untilInterrupted(cmd.Context(), func(ctx context.Context) error {
+			c, err := client.Dial(ctx, strings.Split(a.addr, ","), client.Options{Timeout: def, Logger: log})
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			a.reached.Store(true)
+			return f(ctx, c, args)
+		})
 	})
 }
 
@@ -179,19 +196,4 @@ func (a *app) local(f func(*cobra.Command, []string) error) func(*cobra.Command,
 		a.running = true
 		return f(cmd, args)
 	}
-}
-
-// interruptible ends the context at the first signal.
-func (a *app) interruptible(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		select {
-		case <-a.signals:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(); <-stopped }
 }

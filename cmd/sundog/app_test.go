@@ -32,7 +32,7 @@ func (w *world) run(args ...string) result {
 	w.t.Helper()
 	var stdout, stderr bytes.Buffer
 	a := &app{
-		stdin: strings.NewReader(w.stdin), stdout: &stdout, stderr: &stderr,
+		stdin: strings.NewReader(w.stdin), stdout: &output{w: &stdout}, stderr: &stderr,
 		environ: func() []string { return w.environ }, signals: make(chan os.Signal),
 	}
 	code := a.run(w.t.Context(), args)
@@ -80,8 +80,16 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{"nodez", `unknown command "nodez", did you mean nodes?`},
-		{"drain n", `unknown command "drain"`},
-		{"token list", `unknown command "token"`},
+		{"drain n", "drain: not in this release"},
+		{"token list", "token: not in this release"},
+		{"bench --help", "bench: not in this release"},
+		{"help snapshot", "snapshot: not in this release"},
+		{"nosuch --help", `unknown command "nosuch"`},
+		{"pool nosuch --help", `unknown command "nosuch"`},
+		{"help nosuch", `unknown command "nosuch"`},
+		{"help pool nosuch", `unknown command "nosuch"`},
+		{"completion nosuch", `unknown command "nosuch"`},
+		{"incr p k -1", "incr POOL KEY -- -1"},
 		{"pool", "create, delete, describe, list, set"},
 		{"pool crate x", "did you mean create?"},
 		{"pool create", "NAME is missing"},
@@ -105,6 +113,9 @@ func TestUsageErrors(t *testing.T) {
 		{"put p k v --if-version 12", "--if-version"},
 		{"put p k v --if-absent --if-version 0000000000000001", "exclude"},
 		{"get p k --timeout -1s", "--timeout"},
+		{"get p k --timeout 0", "--timeout"},
+		{"put p k v --timeout 0s", "--timeout"},
+		{"get p k --addr host:99999", "99999"},
 		{"start", "--data"},
 		{"start --data d --auth", "not in this release"},
 		{"start --data d --fabric shm", "not in this release"},
@@ -155,6 +166,10 @@ func TestLocalCommands(t *testing.T) {
 	w.line(0, &v, "version")
 	require.Equal(t, release, v.Version)
 	require.Contains(t, w.run("version").out, "sundog "+release)
+	require.Equal(t, w.run("version").out, w.run("--version").out)
+	w.line(0, &v, "--version")
+	require.Contains(t, w.run("help", "pool", "create").out, "--quota")
+	require.Contains(t, w.run("help").out, "Cluster:")
 
 	var d doctorJSON
 	w.line(0, &d, "doctor", "--data", t.TempDir())

@@ -33,7 +33,7 @@ func launch(t *testing.T, environ []string, args ...string) (*server, map[string
 	ports := filepath.Join(t.TempDir(), "ports.json")
 	s := &server{signals: make(chan os.Signal, 2), ended: make(chan int, 1), out: new(bytes.Buffer), err: new(bytes.Buffer)}
 	a := &app{
-		stdin: strings.NewReader(""), stdout: s.out, stderr: s.err,
+		stdin: strings.NewReader(""), stdout: &output{w: s.out}, stderr: s.err,
 		environ: func() []string { return environ }, signals: s.signals,
 	}
 	args = append([]string{"start", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "127.0.0.1:0", "--ports-file", ports}, args...)

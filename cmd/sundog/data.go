@@ -40,7 +40,7 @@ func (a *app) putCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		value, err := a.value(args[2:], file, cmd.Flags().Changed("file"))
+		value, err := a.value(ctx, cmd, args[2:], file)
 		if err != nil {
 			return err
 		}
@@ -112,48 +112,72 @@ func oneSource(arg []string, file bool) error {
 	return nil
 }
 
-// value fetches put's value from wherever the command line says.
-func (a *app) value(arg []string, file string, fromFile bool) ([]byte, error) {
-	switch {
-	case fromFile && file != "-":
+// value fetches put's value from wherever the command line says. A --timeout
+// bounds the reading too.
+func (a *app) value(ctx context.Context, cmd *cobra.Command, arg []string, file string) ([]byte, error) {
+	if len(arg) > 0 {
+		if file = arg[0]; file != "-" {
+			return []byte(file), nil
+		}
+	}
+	given, err := a.given(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if given > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, given)
+		defer cancel()
+	}
+	value, err := await(ctx, func() ([]byte, error) { // opening a pipe may wait, too
+		if file == "-" {
+			return readValue(a.stdin, "stdin", -1)
+		}
 		f, err := os.Open(file)
 		if err != nil {
 			return nil, sundog.Errorf(sundog.Invalid, "-f: %w", err)
 		}
 		defer f.Close()
-		return readValue(f, file)
-	case fromFile || arg[0] == "-":
-		return readValue(a.stdin, "stdin")
+		size := int64(-1)
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			size = info.Size()
+		}
+		return readValue(f, file, size)
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, sundog.Errorf(sundog.Timeout, "%s did not end within %v", stdinName(file), given)
 	}
-	return []byte(arg[0]), nil
+	return value, err
 }
 
-// readValue reads no more than can be a value; beyond that it only counts.
-func readValue(r io.Reader, name string) ([]byte, error) {
+// readValue reads no more than can be a value, and a byte. size is that of a
+// file, -1 for what has none.
+func readValue(r io.Reader, name string, size int64) ([]byte, error) {
 	value, err := io.ReadAll(io.LimitReader(r, sundog.MaxValue+1))
-	if err == nil && len(value) > sundog.MaxValue {
-		var more int64
-		more, err = io.Copy(io.Discard, r)
-		if err == nil {
-			size := int64(len(value)) + more
-			e := sundog.Errorf(sundog.TooLarge, "%s has %d bytes: a value is at most %d", name, size, sundog.MaxValue)
-			e.Used, e.Limit = size, sundog.MaxValue
-			return nil, e
-		}
-	}
 	if err != nil {
 		return nil, sundog.Errorf(sundog.Invalid, "read %s: %w", name, err)
 	}
-	return value, nil
+	if len(value) <= sundog.MaxValue {
+		return value, nil
+	}
+	e := sundog.Errorf(sundog.TooLarge, "%s has more than %d bytes, which is the most that a value may have", name, sundog.MaxValue)
+	e.Used, e.Limit = sundog.MaxValue+1, sundog.MaxValue
+	if size > sundog.MaxValue {
+		e.Used, e.Msg = size, fmt.Sprintf("%s has %d bytes: a value is at most %d", name, size, sundog.MaxValue)
+	}
+	return nil, e
 }
 
-// aboutKey names the key in errors that are about it.
+// aboutKey names the key in errors that are about it, and the pool.
 func aboutKey(err error, pool, key string) error {
-	switch {
-	case errors.Is(err, sundog.NotFound):
-		return sundog.Errorf(sundog.NotFound, "key %q in pool %q: %s", key, pool, textOf(err))
-	case errors.Is(err, sundog.Exists):
-		return sundog.Errorf(sundog.Exists, "key %q in pool %q is there already", key, pool)
+	switch kind := sundog.KindOf(err); kind {
+	case sundog.Exists:
+		return sundog.Errorf(sundog.Exists, "key %.200q in pool %q is there already", key, pool)
+	case sundog.NotFound, sundog.Conflict, sundog.Invalid, sundog.TooLarge, sundog.NoSpace, sundog.Locked:
+		from := sundog.AsError(err)
+		e := sundog.Errorf(kind, "key %.200q in pool %q: %s", key, pool, textOf(err))
+		e.Used, e.Limit = from.Used, from.Limit
+		return e
 	}
 	return err
 }

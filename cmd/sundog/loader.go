@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ const (
 	batchBytes   = 1 << 20
 	loadPatience = time.Minute
 	retryPause   = 200 * time.Millisecond
+	firstFew     = 5 // failures that are told
 )
 
 // putter is what a loader needs of a pool.
@@ -35,12 +37,14 @@ type loader struct {
 	lanes    int
 	patience time.Duration // how long a lane goes on without storing anything
 	pause    time.Duration // between its attempts
-	lines    int64
+	raw      bool          // quotes belong to keys and values
+	lines    int64         // read
+	replaced int64         // of them, by a later one of their batch
 
 	mu     sync.Mutex // guards counts
 	counts struct {
 		loaded, failed, unknown, bytes, retried int64
-		first                                   error
+		first                                   []error // firstFew at most
 	}
 }
 
@@ -84,18 +88,20 @@ type filling struct {
 	bytes int
 }
 
-func (f *filling) add(p client.Pair) {
+// add takes a pair in and says whether it replaced one.
+func (f *filling) add(p client.Pair) bool {
 	if f.at == nil {
 		f.at = make(map[string]int, batchPairs)
 	}
 	if i, ok := f.at[string(p.Key)]; ok {
 		f.bytes += len(p.Value) - len(f.pairs[i].Value)
 		f.pairs[i] = p
-		return
+		return true
 	}
 	f.at[string(p.Key)] = len(f.pairs)
 	f.pairs = append(f.pairs, p)
 	f.bytes += len(p.Key) + len(p.Value)
+	return false
 }
 
 // read cuts the input into lines and hands full batches to their lanes.
@@ -108,22 +114,35 @@ func (l *loader) read(ctx context.Context, in *bufio.Reader, name string, queues
 		l.lines++
 		switch {
 		case errors.Is(err, errLongLine):
-			l.refuse(sundog.Errorf(sundog.TooLarge, "%s line %d: longer than a key of %d and a value of %d bytes", name, l.lines, sundog.MaxKey, sundog.MaxValue))
+			e := sundog.Errorf(sundog.TooLarge, "%s line %d: longer than a key of %d and a value of %d bytes, both quoted", name, l.lines, sundog.MaxKey, sundog.MaxValue)
+			e.Used, e.Limit = int64(mostLine+1), int64(mostLine)
+			l.refuse(e)
+			continue
+		case err != nil && ctx.Err() != nil:
+			l.lines-- // not read
 			continue
 		case err != nil && err != io.EOF: // what came of the line is not all of it
-			return sundog.Errorf(sundog.Invalid, "read %s, line %d: %w", name, l.lines, err)
+			l.lines--
+			if sundog.KindOf(err) == sundog.Timeout {
+				return sundog.Errorf(sundog.Timeout, "%s: stopped after line %d: %s", name, l.lines, textOf(err))
+			}
+			return sundog.Errorf(sundog.Invalid, "read %s, line %d: %w", name, l.lines+1, err)
 		case len(line) == 0:
 			l.lines-- // an empty line is nothing
 			continue
 		}
-		key, value, ok := bytes.Cut(line, []byte{'\t'})
-		if !ok {
-			l.refuse(sundog.Errorf(sundog.Invalid, "%s line %d: no TAB between key and value", name, l.lines))
+		pair, err := l.pair(line)
+		if err != nil {
+			e := sundog.AsError(err)
+			e.Msg = fmt.Sprintf("%s line %d: %s", name, l.lines, e.Msg)
+			l.refuse(e)
 			continue
 		}
-		lane := int(sundog.SlotOf(key)) % len(queues)
+		lane := int(sundog.SlotOf(pair.Key)) % len(queues)
 		f := &batches[lane]
-		f.add(client.Pair{Key: key, Value: value})
+		if f.add(pair) {
+			l.replaced++
+		}
 		if len(f.pairs) >= batchPairs || f.bytes >= batchBytes {
 			queues[lane] <- f.pairs
 			*f = filling{}
@@ -132,16 +151,44 @@ func (l *loader) read(ctx context.Context, in *bufio.Reader, name string, queues
 	return sundog.Errorf(sundog.Closed, "%s: stopped after line %d: %w", name, l.lines, ctx.Err())
 }
 
+// pair takes a line apart.
+func (l *loader) pair(line []byte) (p client.Pair, err error) {
+	key, value, ok := bytes.Cut(line, []byte{'\t'})
+	if !ok {
+		return p, sundog.Errorf(sundog.Invalid, "no TAB between key and value")
+	}
+	if !l.raw {
+		if key, err = unprintable(key); err == nil {
+			value, err = unprintable(value)
+		}
+		if err != nil {
+			return p, sundog.Errorf(sundog.Invalid, "a key or value that begins with \" and is not quoted as scan does it; --raw takes quotes as they are")
+		}
+	}
+	if err := sundog.CheckKey(key); err != nil {
+		return p, err
+	}
+	if len(value) > sundog.MaxValue {
+		e := sundog.Errorf(sundog.TooLarge, "value of %d bytes: a value is at most %d", len(value), sundog.MaxValue)
+		e.Used, e.Limit = int64(len(value)), sundog.MaxValue
+		return p, e
+	}
+	return client.Pair{Key: key, Value: value}, nil
+}
+
+// mostLine is the longest line: a key and a value of which every byte is quoted
+// as \xff.
+const mostLine = 4*(sundog.MaxKey+sundog.MaxValue) + len("\"\"\t\"\"")
+
 var errLongLine = errors.New("line too long")
 
 // readLine returns a line of its own without its end. A line that is too long is
 // skipped to its end.
 func readLine(in *bufio.Reader) ([]byte, error) {
-	const most = sundog.MaxKey + 1 + sundog.MaxValue
 	var line []byte
 	for long := false; ; {
 		part, err := in.ReadSlice('\n')
-		if long = long || len(line)+len(part) > most+2; !long {
+		if long = long || len(line)+len(part) > mostLine+2; !long {
 			line = append(line, part...)
 		}
 		switch {
@@ -201,7 +248,7 @@ func (l *loader) refuse(err error) {
 	} else {
 		l.counts.failed++
 	}
-	if l.counts.first == nil {
-		l.counts.first = err
+	if len(l.counts.first) < firstFew {
+		l.counts.first = append(l.counts.first, err)
 	}
 }

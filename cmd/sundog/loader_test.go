@@ -1,18 +1,22 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/client"
@@ -100,8 +104,9 @@ func TestLoadLaterLineWins(t *testing.T) {
 	for i := range 20000 {
 		fmt.Fprintf(&b, "key-%d\t%d\n", i%7, i)
 	}
-	s, _, err := load(t, strings.NewReader(b.String()), nil)
+	s, l, err := load(t, strings.NewReader(b.String()), nil)
 	require.NoError(t, err)
+	require.Equal(t, l.lines, l.counts.loaded+l.replaced)
 	for k := range 7 {
 		last := 20000 - 1
 		for last%7 != k {
@@ -151,25 +156,25 @@ func TestLoadGivesUp(t *testing.T) {
 		return sundog.Errorf(sundog.Unavailable, "away")
 	})
 	require.ErrorIs(t, err, sundog.Closed)
-	require.ErrorIs(t, l.counts.first, sundog.Unavailable)
+	require.ErrorIs(t, l.counts.first[0], sundog.Unavailable)
 	require.Zero(t, l.counts.loaded)
 	require.NotZero(t, l.counts.failed)
 
 	_, l, _ = load(t, strings.NewReader(lines(100_000)), func(*shelf, string, int) error {
 		return sundog.Errorf(sundog.NotFound, "pool was deleted")
 	})
-	require.ErrorIs(t, l.counts.first, sundog.NotFound)
+	require.ErrorIs(t, l.counts.first[0], sundog.NotFound)
 	require.Less(t, l.lines, int64(100_000), "the rest is not read")
 }
 
 func TestLoadBadLines(t *testing.T) {
-	long := strings.Repeat("x", sundog.MaxKey+sundog.MaxValue+10)
+	long := strings.Repeat("x", 4*(sundog.MaxKey+sundog.MaxValue)+10)
 	s, l, err := load(t, strings.NewReader("a\t1\nno tab\nb\t"+long+"\nc\t3\n"), nil)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"a": "1", "c": "3"}, s.kept)
 	require.Equal(t, int64(2), l.counts.failed)
 	require.Equal(t, int64(4), l.lines)
-	require.ErrorContains(t, l.counts.first, "f.tsv line 2: no TAB")
+	require.ErrorContains(t, l.counts.first[0], "f.tsv line 2: no TAB")
 
 	// A file that breaks off keeps no half line.
 	broken := errors.New("disk fell off")
@@ -191,3 +196,53 @@ func TestLoadBadLines(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// What scan prints, load stores: any bytes at all.
+func TestScanLoadRoundTrip(t *testing.T) {
+	random := make([]byte, sundog.MaxValue)
+	rand.NewChaCha8([32]byte{1}).Read(random)
+	kept := map[string]string{
+		"plain": "text", "": "", "\"": "\"quoted\"", "\"a\"": "\"", "tab\tkey": "tab\tvalue", "line\nkey": "a\nb\r\n",
+		"nul\x00": "\x00", "\xff\xfe": string(random), strings.Repeat("\xff", sundog.MaxKey): strings.Repeat("\x00", sundog.MaxValue),
+		"back\\slash": `\n is no newline`, "\\": "", "é\u2028": "\ufeff\u0085", "\x1f\x8b": "gzip?", " ": " ", "#": "'",
+	}
+	delete(kept, "")
+	var out bytes.Buffer
+	w := bufio.NewWriter(&out)
+	require.NoError(t, writeText(w, func(yield func(client.Item, error) bool) {
+		for k, v := range kept {
+			if !yield(client.Item{Key: []byte(k), Value: []byte(v)}, nil) {
+				return
+			}
+		}
+	}, false))
+	require.NoError(t, w.Flush())
+	require.Equal(t, len(kept), bytes.Count(out.Bytes(), []byte("\n")))
+	s, l, err := load(t, &out, nil)
+	require.NoError(t, err)
+	require.Empty(t, l.counts.first)
+	require.Equal(t, int64(len(kept)), l.counts.loaded)
+	require.True(t, maps.Equal(kept, s.kept))
+
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
+		back, err := unprintable(printable(b))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(b, back))
+	})
+}
+
+func TestLoadQuotes(t *testing.T) {
+	const text = "a\t\"said\" he\n\"b\tc\nd\t\"e\"\n"
+	s, l, err := load(t, strings.NewReader(text), nil)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"d": "e"}, s.kept)
+	require.Equal(t, int64(2), l.counts.failed)
+	require.ErrorContains(t, l.counts.first[0], "f.tsv line 1")
+	require.ErrorContains(t, l.counts.first[1], "--raw")
+
+	s = &shelf{kept: map[string]string{}, puts: map[string]int{}}
+	l = &loader{pool: s, lanes: 4, raw: true, patience: 50 * time.Millisecond, pause: time.Millisecond}
+	require.NoError(t, l.load(t.Context(), strings.NewReader(text), "f.tsv"))
+	require.Equal(t, map[string]string{"a": `"said" he`, `"b`: "c", "d": `"e"`}, s.kept)
+}

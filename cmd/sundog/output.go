@@ -26,10 +26,14 @@ const (
 	exitConflict    = 6
 	exitNoSpace     = 7
 	exitDenied      = 8
+	exitInterrupted = 130 // as a shell has it for SIGINT
 )
 
 // exitCode is the process's answer to err.
 func exitCode(err error) int {
+	if _, ok := errors.AsType[*interruption](err); ok {
+		return exitInterrupted
+	}
 	switch sundog.KindOf(err) {
 	case 0:
 		return exitDone
@@ -55,14 +59,16 @@ func exitCode(err error) int {
 type errorJSON struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
-	Used    int64  `json:"used,omitempty"`
-	Limit   int64  `json:"limit,omitempty"`
+	Used    *int64 `json:"used,omitempty"` // of too large and no space, always
+	Limit   *int64 `json:"limit,omitempty"`
 }
 
 func errorOf(err error) errorJSON {
 	e := errorJSON{Kind: sundog.KindOf(err).Error(), Message: err.Error()}
 	if se, ok := errors.AsType[*sundog.Error](err); ok {
-		e.Used, e.Limit = se.Used, se.Limit
+		if se.Kind == sundog.TooLarge || se.Kind == sundog.NoSpace {
+			e.Used, e.Limit = &se.Used, &se.Limit
+		}
 		if error(se) == err && se.Msg != "" {
 			e.Message = se.Msg
 		}
@@ -73,9 +79,9 @@ func errorOf(err error) errorJSON {
 // report tells of a command's failure: one JSON line on stdout under --json,
 // else a sentence on stderr with what to do next where that is known.
 func (a *app) report(cmd *cobra.Command, err error) {
-	if a.json {
-		if !a.wrote {
-			a.line(map[string]errorJSON{"error": errorOf(err)})
+	if a.json && a.stdout.failed() == nil {
+		if !a.wrote.Load() {
+			a.stdout.last(encoded(map[string]errorJSON{"error": errorOf(err)}))
 		}
 		return
 	}
@@ -93,24 +99,31 @@ func (a *app) report(cmd *cobra.Command, err error) {
 func (a *app) hint(err error) string {
 	switch sundog.KindOf(err) {
 	case sundog.Unavailable, sundog.Timeout:
-		return fmt.Sprintf("Is a node running at %s? Name others with --addr or SUNDOG_ADDR; sundog nodes shows who lives, --timeout waits longer.", a.addr)
+		if a.reached.Load() {
+			return "sundog nodes and sundog partitions show who lives and leads; --timeout waits longer."
+		}
+		return fmt.Sprintf("Is a node running at %s? Name others with --addr or SUNDOG_ADDR; --timeout waits longer.", a.addr)
 	case sundog.Unknown:
 		return "The change may or may not have happened: read the key to find out before you do it again."
 	}
 	return ""
 }
 
-// line prints v as the one line of --json.
-func (a *app) line(v any) {
+// encoded is v as one line of JSON.
+func encoded(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b) // ends with a newline, and makes no other
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		fmt.Fprintf(a.stderr, "sundog: %v\n", err)
-		return
+		panic(err) // only what this program defines is encoded
 	}
-	_, _ = a.stdout.Write(b.Bytes())
-	a.wrote = true
+	return b.Bytes()
+}
+
+// line prints v as the one line of --json.
+func (a *app) line(v any) {
+	_, _ = a.stdout.Write(encoded(v)) // run asks whether it failed
+	a.wrote.Store(true)
 }
 
 // show prints v under --json, else whatever human prints.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"strconv"
 	"unicode/utf8"
@@ -22,9 +21,11 @@ func (a *app) scanCommand() *cobra.Command {
 		Use:   "scan POOL",
 		Short: "List keys and values, in no order",
 		Long: `List keys and values, one a line: key TAB value, in the form that load takes.
-A key or value with a TAB, a newline or bytes that are not UTF-8 text is quoted
-as in Go and C; use --json for exact bytes. --json prints one line,
-{"items":[{"key","value","version"},...],"count":N}. --timeout is for each page.`,
+A key or value that begins with ", or has a TAB, a newline, another control
+character or bytes that are not UTF-8, is quoted as in Go and C: "a\tb\xff". load
+takes the quotes off again, so what scan prints can be loaded as it is.
+--json prints one line, {"items":[{"key","value","version"},...],"count":N}.
+--timeout is for each page.`,
 		Args: args,
 	}
 	cmd.RunE = a.withClient(dataTimeout, func(ctx context.Context, c *client.Client, args []string) error {
@@ -39,7 +40,7 @@ as in Go and C; use --json for exact bytes. --json prints one line,
 		out := bufio.NewWriterSize(a.stdout, 64<<10)
 		write := writeText
 		if a.json {
-			a.wrote = true // from here on an error is part of the line
+			a.wrote.Store(true) // from here on an error is part of the line
 			write = writeJSON
 		}
 		err = write(out, p.Scan(ctx, o), o.KeysOnly)
@@ -106,20 +107,27 @@ func writeJSON(w *bufio.Writer, all items, _ bool) error {
 }
 
 func writeElement(w io.Writer, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(bytes.TrimRight(b.Bytes(), "\n"))
+	_, err := w.Write(bytes.TrimRight(encoded(v), "\n"))
 	return err
 }
 
 // printable is b itself where it is text that fits in a field, else quoted.
+// [unprintable] is its inverse.
 func printable(b []byte) []byte {
-	if utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	plain := utf8.Valid(b) && !bytes.HasPrefix(b, []byte{'"'}) &&
+		!bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' || r == 0x7f })
+	if plain {
 		return b
 	}
 	return strconv.AppendQuote(nil, string(b))
+}
+
+// unprintable is the bytes of a field that printable made. The error is of a
+// field that begins with a quote and is not a quoted one.
+func unprintable(field []byte) ([]byte, error) {
+	if !bytes.HasPrefix(field, []byte{'"'}) {
+		return field, nil
+	}
+	text, err := strconv.Unquote(string(field))
+	return []byte(text), err
 }

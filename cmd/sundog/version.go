@@ -26,14 +26,16 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  args,
-		RunE: a.local(func(*cobra.Command, []string) error {
-			v := versionJSON{release, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
-			a.show(v, func(w io.Writer) {
-				fmt.Fprintf(w, "sundog %s (%s, %s, %s/%s)\n", v.Version, v.Commit, v.Go, v.OS, v.Arch)
-			})
-			return nil
-		}),
+		RunE:  a.local(a.version),
 	}
+}
+
+func (a *app) version(*cobra.Command, []string) error {
+	v := versionJSON{release, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	a.show(v, func(w io.Writer) {
+		fmt.Fprintf(w, "sundog %s (%s, %s, %s/%s)\n", v.Version, v.Commit, v.Go, v.OS, v.Arch)
+	})
+	return nil
 }
 
 // revision is what the linker was told, else what the Go tool recorded.
