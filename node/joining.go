@@ -79,7 +79,7 @@ func (r *registrar) register(ctx context.Context) error {
 	forward := &rpcpb.JoinRequest{Node: req.GetNode(), Nonce: r.dir.Nonce(), Forwarded: true}
 	reply := &rpcpb.JoinReply{}
 	err := r.writer.do(ctx, false, catalogWrite{
-		method: rpc.MethodJoin, req: forward, reply: reply, again: true,
+		method: rpc.MethodJoin, req: forward, reply: reply, relay: req, again: true,
 		here: func(ctx context.Context) error {
 			made, err := r.here(ctx, req)
 			if err == nil {

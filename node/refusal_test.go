@@ -2,7 +2,10 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,9 +65,19 @@ func TestWrongCluster(t *testing.T) {
 	require.Equal(t, sundog.Conflict, sundog.KindOf(err))
 }
 
-// TestClonedDirectory: a copy of a node's directory starts beside it.
+// TestClonedDirectory: a copy of a node's directory starts beside it, which may
+// be the one that leads the catalog.
 func TestClonedDirectory(t *testing.T) {
 	t.Parallel()
+	for _, leads := range []bool{false, true} {
+		t.Run(fmt.Sprintf("leads %v", leads), func(t *testing.T) {
+			t.Parallel()
+			testCloned(t, leads)
+		})
+	}
+}
+
+func testCloned(t *testing.T, leads bool) {
 	c := newCluster(t, 3, nil)
 	c.startAll()
 	c.ready()
@@ -73,6 +86,24 @@ func TestClonedDirectory(t *testing.T) {
 	copyDir(t, c.dirs[2], clone)
 	c.start(2)
 	c.ready()
+	for c.nodes[2].council.leads() != leads { // the election after this one is another's, or not
+		i := slices.IndexFunc(c.nodes, func(n *Node) bool { return n.council.leads() })
+		if i < 0 {
+			wait(t.Context(), admittedPoll)
+			continue
+		}
+		c.kill(i)
+		if i == 2 {
+			require.NoError(t, os.RemoveAll(clone)) // it is to be the start before this one
+			clone = t.TempDir()
+			copyDir(t, c.dirs[2], clone)
+		}
+		c.eventually("another one leads", func() bool {
+			return slices.ContainsFunc(c.nodes, func(n *Node) bool { return n != nil && n.council.leads() })
+		})
+		c.start(i)
+		c.ready()
+	}
 	cfg := c.config(2)
 	cfg.Data = clone
 	twin, err := Open(t.Context(), cfg)
@@ -89,10 +120,31 @@ func TestClonedDirectory(t *testing.T) {
 	require.Equal(t, sundog.Conflict, sundog.KindOf(twin.Wait(ctx)))
 	require.NoError(t, twin.kill())
 	c.ready() // the original serves on
-	// The catalog's voters have condemned the copy: it does not start again.
-	_, err = Open(t.Context(), cfg)
-	require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%v", err)
-	require.ErrorContains(t, err, "move it away")
+	c.fenced(cfg)
+	c.ready()
+}
+
+// fenced starts a copy over and over, as a supervisor does, until the catalog's
+// voters have condemned it; it is never admitted, and not counted.
+func (c *cluster) fenced(cfg Config) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.ctx, testDeadline)
+	defer cancel()
+	for boot := uint64(0); ; {
+		n, err := Open(ctx, cfg)
+		if err != nil {
+			require.Equal(c.t, sundog.Conflict, sundog.KindOf(err), "%v", err)
+			require.ErrorContains(c.t, err, "move it away")
+			return
+		}
+		if boot == 0 {
+			boot = n.dir.Boot()
+		}
+		again, refusal := n.dir.Boot(), n.Admitted(ctx)
+		require.NoError(c.t, n.kill())
+		require.Equal(c.t, boot, again, "a refused start is counted")
+		require.Equal(c.t, sundog.Conflict, sundog.KindOf(refusal), "%v", refusal)
+	}
 }
 
 // TestCopyOfARunningNode: a copy that is made while the node runs would be its
@@ -135,15 +187,7 @@ func TestCopyOfARunningNode(t *testing.T) {
 	// From then on the copy is behind.
 	cfg := c.config(2)
 	cfg.Data = clone
-	twin, err := Open(t.Context(), cfg)
-	require.NoError(t, err)
-	defer twin.kill()
-	ctx, cancel := context.WithTimeout(t.Context(), testDeadline)
-	defer cancel()
-	require.Equal(t, sundog.Conflict, sundog.KindOf(twin.Admitted(ctx)))
-	require.NoError(t, twin.kill())
-	_, err = Open(t.Context(), cfg)
-	require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%v", err)
+	c.fenced(cfg)
 	c.checkEqual("p")
 }
 
@@ -221,21 +265,13 @@ func TestRestoredDirectory(t *testing.T) {
 	defer cancel()
 	err := old.Wait(ctx)
 	require.Equal(t, sundog.Conflict, sundog.KindOf(err), "%v", err)
-	// However often it starts over, it is not admitted; when both other voters
-	// have told of later starts, it starts no more.
-	c.eventually("it is fenced for good", func() bool {
-		if c.nodes[2] != nil {
-			boot := c.nodes[2].dir.Boot()
-			require.Equal(t, sundog.Conflict, sundog.KindOf(c.nodes[2].Admitted(ctx)))
-			require.EqualValues(t, 2, boot, "a refused start is not counted")
-			c.kill(2)
-		}
-		_, err := c.tryStart(2)
-		return err != nil && strings.Contains(err.Error(), "move it away")
-	})
+	require.EqualValues(t, 2, old.dir.Boot())
+	id := old.ID()
+	c.stop(2)
+	c.fenced(c.config(2))
 	c.eventually("the others go on", func() bool {
 		st, ok := c.nodes[0].council.status()
-		return ok && st.Leader != 0 && st.Leader != old.ID()
+		return ok && st.Leader != 0 && st.Leader != id
 	})
 }
 

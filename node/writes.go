@@ -28,6 +28,7 @@ type catalogWrite struct {
 	here   func(context.Context) error // as the leader
 	req    proto.Message               // marked as forwarded
 	reply  proto.Message               // read into when forwarded
+	relay  proto.Message               // for any node to bring to the leader; nil: not
 	// again: an unknown outcome may be tried again, since doing it twice is as
 	// doing it once.
 	again bool
@@ -107,9 +108,13 @@ func (w *writer) once(ctx context.Context, leader sundog.NodeID, write catalogWr
 		}
 	}
 	if leader == 0 {
+		var via sundog.NodeID
 		var err error
-		if leader, err = w.askLeader(ctx); err != nil {
+		if leader, via, err = w.askLeader(ctx); err != nil {
 			return err
+		}
+		if leader == w.self && write.relay != nil {
+			return w.directory.call(ctx, via, write.method, write.relay, write.reply)
 		}
 	}
 	if leader == 0 || leader == w.self {
@@ -118,24 +123,31 @@ func (w *writer) once(ctx context.Context, leader sundog.NodeID, write catalogWr
 	return w.directory.call(ctx, leader, write.method, write.req, write.reply)
 }
 
-// askLeader asks the sources, one after the other, who leads the catalog; 0 when
-// nobody knows. When nobody tells and some refuse to speak with this node at all
-// (another cluster, a cloned directory), that is the error.
-func (w *writer) askLeader(ctx context.Context) (sundog.NodeID, error) {
-	var refusal error
+// askLeader asks the sources, one after the other, who leads the catalog, and
+// returns who told; 0 when nobody knows. This node is the answer where it led
+// until now, or where another process leads under its id. When nobody tells and
+// some refuse to speak with this node at all (another cluster, a copy of a
+// running node), that is the error.
+func (w *writer) askLeader(ctx context.Context) (leader, via sundog.NodeID, refusal error) {
 	for _, id := range w.sources() {
 		if ctx.Err() != nil {
 			break
 		}
-		leader, err := w.ask(ctx, id)
-		if leader != 0 && leader != w.self {
-			return leader, nil
+		told, err := w.ask(ctx, id)
+		if told != 0 && told != w.self {
+			return told, id, nil
+		}
+		if told != 0 {
+			leader, via = told, id
 		}
 		if refused(err) {
 			refusal = err
 		}
 	}
-	return 0, refusal
+	if leader != 0 {
+		return leader, via, nil
+	}
+	return 0, 0, refusal
 }
 
 func (w *writer) ask(ctx context.Context, id sundog.NodeID) (sundog.NodeID, error) {
