@@ -57,6 +57,9 @@ func (c *Client) CreatePoolStatus(ctx context.Context, name string, spec sundog.
 	if err := spec.WithDefaults().Validate(); err != nil {
 		return PoolStatus{}, err
 	}
+	if err := c.checkQuota(ctx, spec.Quota); err != nil {
+		return PoolStatus{}, err
+	}
 	var reply rpcpb.PoolCreateReply
 	req := &rpcpb.PoolCreateRequest{Name: name, Spec: rpc.SpecMessage(spec)}
 	if err := c.control(ctx, rpc.MethodPoolCreate, true, req, &reply); err != nil {
@@ -75,6 +78,35 @@ func (c *Client) CreatePoolStatus(ctx context.Context, name string, spec sundog.
 	return st, nil
 }
 
+// PartitionCount is the number of equal parts that the cluster cuts every pool
+// into. A quota is divided by it: each partition may hold its share and no more.
+func (c *Client) PartitionCount(ctx context.Context) (int, error) {
+	ctx, leave, err := c.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	if err := c.await(ctx); err != nil {
+		return 0, err
+	}
+	return c.view.Load().Map().Partitions, nil
+}
+
+// checkQuota refuses a quota that leaves nothing to a partition.
+func (c *Client) checkQuota(ctx context.Context, quota int64) error {
+	if quota <= 0 {
+		return nil
+	}
+	parts, err := c.PartitionCount(ctx)
+	if err != nil {
+		return err
+	}
+	if quota < int64(parts) {
+		return sundog.Errorf(sundog.Invalid, "quota of %d bytes: it is divided by the %d partitions, and leaves nothing to each; use more, or 0 for none", quota, parts)
+	}
+	return nil
+}
+
 // SetPool changes a pool; NotFound when there is none of that name.
 func (c *Client) SetPool(ctx context.Context, name string, change PoolChange) error {
 	if err := sundog.CheckPoolName(name); err != nil {
@@ -84,6 +116,9 @@ func (c *Client) SetPool(ctx context.Context, name string, change PoolChange) er
 	if change.Quota != nil {
 		if *change.Quota < 0 {
 			return sundog.Errorf(sundog.Invalid, "quota %d bytes: use 0 (none) or more", *change.Quota)
+		}
+		if err := c.checkQuota(ctx, *change.Quota); err != nil {
+			return err
 		}
 		if req.Spec.Quota = *change.Quota; *change.Quota == 0 {
 			req.Clear = append(req.Clear, "quota")
@@ -173,7 +208,8 @@ func (c *Client) Partitions(ctx context.Context) ([]PartitionStatus, error) {
 
 // Check makes every replica of every partition hash what it holds of the pool at
 // one point of its log, and compares. Replicas that differ are no error but in
-// the report; one that does not answer makes it not equal.
+// the report; one that does not answer makes it not equal ([CheckReport.Differs]
+// tells which).
 func (c *Client) Check(ctx context.Context, name string) (CheckReport, error) {
 	if err := sundog.CheckPoolName(name); err != nil {
 		return CheckReport{}, err
@@ -184,9 +220,11 @@ func (c *Client) Check(ctx context.Context, name string) (CheckReport, error) {
 	}
 	out := CheckReport{Partitions: int(r.GetPartitions()), Equal: r.GetEqual(), Keys: int64(r.GetKeys())}
 	for _, d := range r.GetDetail() {
-		out.Details = append(out.Details, CheckDetail{
+		detail := CheckDetail{
 			Partition: sundog.Partition(d.GetPartition()), Equal: d.GetEqual(), Keys: int64(d.GetKeys()), Text: d.GetText(),
-		})
+		}
+		detail.read()
+		out.Details = append(out.Details, detail)
 	}
 	return out, nil
 }

@@ -58,7 +58,7 @@ func TestChangesMadeWithoutTheirMap(t *testing.T) {
 			_, err := cl.CreatePool(ctx, "new", sundog.PoolSpec{Consistency: sundog.Strong})
 			return err
 		},
-		"set":    func(ctx context.Context) error { return cl.SetPool(ctx, "p", PoolChange{Quota: new(int64(5))}) },
+		"set":    func(ctx context.Context) error { return cl.SetPool(ctx, "p", PoolChange{Quota: new(int64(4096))}) },
 		"delete": func(ctx context.Context) error { return cl.DeletePool(ctx, "p") },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

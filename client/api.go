@@ -1,7 +1,6 @@
 package client
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -141,25 +140,4 @@ type PartitionStatus struct {
 	Replicas  []sundog.NodeID
 	Term      uint64
 	Applied   uint64 // raft index
-}
-
-// CheckReport is the outcome of comparing all replicas of a pool.
-type CheckReport struct {
-	Partitions int   // compared
-	Equal      bool  // every replica of every partition has the same hash
-	Keys       int64 // in the whole pool, one copy
-	Details    []CheckDetail
-}
-
-// CheckDetail is one partition whose replicas differ or did not answer.
-type CheckDetail struct {
-	Partition sundog.Partition
-	Equal     bool
-	Keys      int64
-	Text      string // what differs, for a person
-}
-
-// String says which partition, and what is the matter with it.
-func (d CheckDetail) String() string {
-	return fmt.Sprintf("partition %d: %s", d.Partition, d.Text)
 }

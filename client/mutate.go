@@ -1,6 +1,10 @@
 package client
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+
 	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/rpc"
 )
@@ -24,6 +28,7 @@ func (m *mutation) end(i int, r PutResult, n int64) {
 	if sundog.KindOf(r.Err) == sundog.Unknown {
 		m.pool.c.counters.unknowns.Add(1)
 	}
+	r.Err = m.pool.named(r.Err)
 	m.out[i] = r
 	if m.ints != nil {
 		m.ints[i] = n
@@ -70,6 +75,18 @@ func (m *mutation) fail(err *sundog.Error) {
 		m.end(i, PutResult{Err: err}, 0)
 	}
 	m.ops, m.at = nil, nil
+}
+
+// named makes an error that a node sent speak of the pool by its name.
+func (p *Pool) named(err error) error {
+	e, ok := errors.AsType[*sundog.Error](err)
+	id := fmt.Sprintf("pool %d ", p.id)
+	if !ok || !strings.Contains(e.Msg, id) {
+		return err
+	}
+	named := *e
+	named.Msg = strings.Replace(e.Msg, id, fmt.Sprintf("pool %q ", p.name), 1)
+	return &named
 }
 
 func (m *mutation) split() (exchange, bool) { return nil, false }

@@ -16,7 +16,9 @@ type tries struct {
 	hops   int                    // redirects followed without a pause
 	pauses int
 	sent   int
-	order  []sundog.NodeID // a route to any node: in which order to ask
+	// headless: the last replica that answered knew of no leader that can be reached.
+	headless bool
+	order    []sundog.NodeID // a route to any node: in which order to ask
 }
 
 // shun makes choose prefer others to node from here on.

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sundog-kv/sundog"
@@ -59,11 +61,11 @@ func (c *Client) run(ctx context.Context, r route, x exchange) {
 		}
 		act, why := judge(err.Kind, x.mutates())
 		if act == actEnd || act == actUnknown || c.over(ctx) {
-			x.fail(c.verdict(ctx, &t, x, act, err))
+			x.fail(c.verdict(ctx, &t, r, x, act, err))
 			return
 		}
 		if !c.prepare(ctx, &t, r, node, act, err) || tooLate(ctx, x) {
-			x.fail(c.verdict(ctx, &t, x, act, err))
+			x.fail(c.verdict(ctx, &t, r, x, act, err))
 			return
 		}
 		if gone := x.target().gone(err.Epoch); act == actRefresh && gone != nil {
@@ -81,6 +83,7 @@ func (c *Client) prepare(ctx context.Context, t *tries, r route, node ring.Node,
 	t.next = 0
 	if act == actRedirect {
 		leader, known := c.view.Load().Map().Node(err.Leader)
+		t.headless = !r.any && (!known || c.health.rests(leader.ID))
 		switch {
 		case !known || leader.ID == node.ID || c.health.rests(leader.ID):
 			c.doubt(r, node.ID)
@@ -181,7 +184,7 @@ func tooLate(ctx context.Context, x exchange) bool {
 }
 
 // verdict is the error a call ends with after its last attempt ended with err.
-func (c *Client) verdict(ctx context.Context, t *tries, x exchange, act action, err *sundog.Error) *sundog.Error {
+func (c *Client) verdict(ctx context.Context, t *tries, r route, x exchange, act action, err *sundog.Error) *sundog.Error {
 	switch {
 	case act == actUnknown && c.closed():
 		return sundog.Errorf(sundog.Unknown, "client closed while the mutation was under way: %w", sundog.Closed)
@@ -190,7 +193,12 @@ func (c *Client) verdict(ctx context.Context, t *tries, x exchange, act action, 
 	case act == actEnd && !(c.closed() && err.Kind == sundog.Closed):
 		return err
 	}
-	return c.ended(ctx, t.sent, err)
+	e := c.ended(ctx, t.sent, err)
+	if unserved := e.Kind == sundog.Unavailable || e.Kind == sundog.Timeout; t.headless && unserved {
+		e.Msg = fmt.Sprintf("partition %d has no leader: start a majority of its replicas, which are on nodes %s; %s",
+			r.part, strings.Trim(fmt.Sprint(r.candidates(c.view.Load().Map(), t)), "[]"), e.Msg)
+	}
+	return e
 }
 
 // ended is the error of a call that ran out of time, or whose client or context

@@ -98,6 +98,7 @@ func TestUsageErrors(t *testing.T) {
 		{"pool create a --consistency eventual", "not in this release"},
 		{"pool create a --consistency weak", "strong, eventual"},
 		{"pool create a --consistency strong --durability memory", "always synced"},
+		{"pool create a --consistency strong --acks quorum", "always waits for a majority"},
 		{"pool create a --consistency strong --replicas 0", "--replicas 0"},
 		{"pool create a --consistency strong --max-value 2MiB", "max value"},
 		{"pool create a --consistency strong --quota much", "--quota"},

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/sundog-kv/sundog"
@@ -39,16 +38,16 @@ func (a *app) nodesCommand() *cobra.Command {
 			}
 			list := make([]nodeJSON, len(nodes))
 			for i, n := range nodes {
-				list[i] = nodeJSON{
-					ID: n.ID, Listen: n.Listen, HTTP: n.HTTP, Gossip: n.Gossip, State: n.State, Zone: n.Zone,
-					Replicas: n.Replicas, Leaders: n.Leaders, SafeToStop: n.SafeToStop, Reason: n.Reason,
-				}
+				list[i] = nodeOf(n)
 			}
 			a.show(list, func(w io.Writer) {
 				table(w, "NODE\tLISTEN\tHTTP\tSTATE\tZONE\tREPLICAS\tLEADERS\tSAFE TO STOP", len(list), func(i int) string {
 					n := list[i]
 					safe := "yes"
-					if !n.SafeToStop {
+					switch {
+					case n.State == deadNode:
+						safe = "-"
+					case !n.SafeToStop:
 						safe = strings.TrimSuffix("no: "+n.Reason, ": ")
 					}
 					return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s", n.ID, n.Listen, n.HTTP, n.State, dash(n.Zone), n.Replicas, n.Leaders, safe)
@@ -57,6 +56,21 @@ func (a *app) nodesCommand() *cobra.Command {
 			return nil
 		}),
 	}
+}
+
+// deadNode is the state of a node that neither gossips nor answers.
+const deadNode = "dead"
+
+// nodeOf is a node in JSON. Whether a dead one may be stopped is no question.
+func nodeOf(n client.NodeStatus) nodeJSON {
+	v := nodeJSON{
+		ID: n.ID, Listen: n.Listen, HTTP: n.HTTP, Gossip: n.Gossip, State: n.State, Zone: n.Zone,
+		Replicas: n.Replicas, Leaders: n.Leaders, SafeToStop: n.SafeToStop, Reason: n.Reason,
+	}
+	if n.State == deadNode {
+		v.SafeToStop, v.Reason = false, "it is dead"
+	}
+	return v
 }
 
 func dash(s string) string {
@@ -105,50 +119,6 @@ func (a *app) partitionsCommand() *cobra.Command {
 					return fmt.Sprintf("%d\t%s\t%s\t%d\t%d", p.Partition, dash(p.Leader), dash(strings.Join(ids, " ")), p.Term, p.Applied)
 				})
 			})
-			return nil
-		}),
-	}
-}
-
-// checkJSON is check's; details are of the partitions that are not equal.
-type checkJSON struct {
-	Partitions int           `json:"partitions"`
-	Equal      bool          `json:"equal"`
-	Keys       int64         `json:"keys"`
-	Details    []checkDetail `json:"details,omitempty"`
-}
-
-type checkDetail struct {
-	Partition sundog.Partition `json:"partition"`
-	Equal     bool             `json:"equal"`
-	Keys      int64            `json:"keys"`
-	Text      string           `json:"text"`
-}
-
-func (a *app) checkCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check POOL",
-		Short: "Compare all replicas of a pool by their hashes",
-		Long:  "Compare all replicas of a pool by their hashes, each at the same point of its log. Exit code 1 when they differ.",
-		Args:  args,
-		RunE: a.withClient(adminTimeout, func(ctx context.Context, c *client.Client, args []string) error {
-			r, err := c.Check(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			v := checkJSON{Partitions: r.Partitions, Equal: r.Equal, Keys: r.Keys}
-			for _, d := range r.Details {
-				v.Details = append(v.Details, checkDetail(d))
-			}
-			a.show(v, func(w io.Writer) {
-				fmt.Fprintf(w, "%d partitions, %s keys, equal: %t\n", r.Partitions, humanize.Comma(r.Keys), r.Equal)
-				for _, d := range r.Details {
-					fmt.Fprintln(w, d)
-				}
-			})
-			if !r.Equal {
-				return sundog.Errorf(sundog.Corrupt, "replicas of pool %q differ, or did not answer; sundog nodes shows who lives", args[0])
-			}
 			return nil
 		}),
 	}

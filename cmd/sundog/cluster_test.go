@@ -88,7 +88,8 @@ func (w *world) fails(code int, args ...string) string {
 func TestDataCommands(t *testing.T) {
 	w, _ := single(t)
 	w.ok("pool", "create", "p", "--consistency", "strong", "--replicas", "1", "--max-value", "1000")
-	require.Contains(t, w.fails(6, "pool", "create", "p", "--consistency", "strong", "--max-value", "999"), "exists")
+	require.Contains(t, w.fails(6, "pool", "create", "p", "--consistency", "strong", "--max-value", "999"), "max value 1000 B where 999 B was asked for")
+	require.Contains(t, w.fails(6, "pool", "create", "p", "--consistency", "strong", "--max-value", "1000"), "with this same spec")
 
 	v1 := strings.TrimSpace(w.ok("put", "p", "k", "hello"))
 	require.Regexp(t, "^[0-9a-f]{16}$", v1)
@@ -130,7 +131,8 @@ func TestDataCommands(t *testing.T) {
 	require.Equal(t, "-4\n", w.ok("incr", "p", "n", "--", "-5"))
 	w.line(0, &got, "incr", "p", "n", "10")
 	require.Equal(t, float64(6), got["value"])
-	w.fails(2, "incr", "p", "k")
+	require.Contains(t, w.fails(2, "incr", "p", "k"), `key "k" in pool "p"`)
+	require.Contains(t, w.fails(6, "put", "p", "k", "x", "--if-version", "0000000000000001"), `key "k" in pool "p"`)
 
 	// A key that is not text.
 	w.ok("put", "p", "\xff\xfe", "bytes")
@@ -215,6 +217,17 @@ func TestClusterCommands(t *testing.T) {
 	}
 	require.Equal(t, 33, strings.Count(w.ok("partitions"), "\n"))
 
+	r := w.run("pool", "set", "p", "--quota", "2MiB")
+	require.Equal(t, 0, r.code)
+	require.Contains(t, r.err, "each may hold 64 KiB, less than one value of 1.0 MiB")
+	require.Contains(t, w.fails(2, "pool", "set", "p", "--quota", "31"), "32 partitions")
+	require.Contains(t, w.fails(7, "put", "p", "k", strings.Repeat("x", 70000)), `pool "p" holds 0`)
+	var full struct {
+		Error map[string]any `json:"error"`
+	}
+	w.line(7, &full, "put", "p", "k", strings.Repeat("x", 70000))
+	require.Equal(t, float64(0), full.Error["used"])
+	require.Positive(t, full.Error["limit"]) // a partition may not have heard of the change yet
 	require.Contains(t, w.ok("pool", "set", "p", "--quota", "0"), "quota none")
 	require.Contains(t, w.ok("pool", "describe", "p"), "32 of 32 ready")
 	require.Contains(t, w.ok("pool", "delete", "p"), "deleted")

@@ -40,6 +40,9 @@ func (f *poolFlags) spec() (spec sundog.PoolSpec, err error) {
 		if spec.Acks, err = sundog.ParseAcks(f.acks); err != nil {
 			return spec, err
 		}
+		if spec.Consistency == sundog.Strong {
+			return spec, sundog.Errorf(sundog.Invalid, "--acks %s: a strong pool always waits for a majority, synced to disk; leave --acks out, it is for eventual pools", f.acks)
+		}
 	}
 	if f.durability != "" {
 		if spec.Durability, err = sundog.ParseDurability(f.durability); err != nil {
@@ -81,8 +84,9 @@ func (a *app) poolCreateCommand() *cobra.Command {
 			}
 			info, err := c.CreatePool(ctx, args[0], spec)
 			if err != nil {
-				return err
+				return conflicting(ctx, c, args[0], spec, err)
 			}
+			a.warnShare(ctx, c, info.Spec)
 			a.show(poolOf(info), func(w io.Writer) { fmt.Fprintf(w, "pool %s created\n", info.Name) })
 			return nil
 		}),
@@ -98,7 +102,7 @@ func (a *app) poolCreateCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.StringVar(&f.consistency, "consistency", "", "strong (eventual: not in this release)")
 	flags.IntVar(&f.replicas, "replicas", 0, "copies of every key (default: as the cluster's strong pools have, 3 for the first)")
-	flags.StringVar(&f.quota, "quota", "", "`SIZE` of keys and values, one copy (default: none)")
+	flags.StringVar(&f.quota, "quota", "", "`SIZE` of keys and values, one copy, divided evenly by the partitions (default: none)")
 	flags.StringVar(&f.acks, "acks", "", "one, quorum or all; of eventual pools")
 	flags.StringVar(&f.durability, "durability", "", "disk; a strong pool is always synced")
 	flags.StringVar(&f.maxValue, "max-value", "", "largest value, a `SIZE` (default and most: 1MiB)")
@@ -128,8 +132,9 @@ type poolStatusJSON struct {
 	poolJSON
 	Used       int64 `json:"used"` // bytes of keys and values, one copy
 	Keys       int64 `json:"keys"`
-	Ready      int   `json:"partitions_ready"`
+	Ready      int   `json:"partitions_ready"` // used and keys are of these alone
 	Partitions int   `json:"partitions"`
+	Complete   bool  `json:"complete"` // all partitions answered
 }
 
 func (a *app) poolListCommand() *cobra.Command {
@@ -167,19 +172,31 @@ func (a *app) poolDescribeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := poolStatusJSON{poolOf(p.PoolInfo), p.Used, p.Keys, p.Ready, p.Partitions}
-			a.show(v, func(w io.Writer) {
-				rows := [][2]string{
-					{"consistency", v.Consistency}, {"replicas", fmt.Sprint(v.Replicas)},
-					{"durability", v.Durability}, {"quota", quota(v.Quota)}, {"max value", bytesOf(v.MaxValue)},
-					{"used", bytesOf(v.Used)}, {"keys", humanize.Comma(v.Keys)},
-					{"partitions", fmt.Sprintf("%d of %d ready", v.Ready, v.Partitions)},
-				}
-				table(w, fmt.Sprintf("name\t%s", v.Name), len(rows), func(i int) string { return rows[i][0] + "\t" + rows[i][1] })
-			})
-			return nil
+			return a.described(p)
 		}),
 	}
+}
+
+// described prints a pool. What it holds is not told where no partition says.
+func (a *app) described(p client.PoolStatus) error {
+	v := poolStatusJSON{poolOf(p.PoolInfo), p.Used, p.Keys, p.Ready, p.Partitions, p.Ready == p.Partitions}
+	if v.Ready == 0 && v.Partitions > 0 {
+		return sundog.Errorf(sundog.Unavailable, "pool %q is there, but none of its %d partitions has a leader that answers: start a majority of the nodes to see what it holds", v.Name, v.Partitions)
+	}
+	part := ""
+	if !v.Complete {
+		part = fmt.Sprintf(" in the %d of %d partitions that answered", v.Ready, v.Partitions)
+	}
+	a.show(v, func(w io.Writer) {
+		rows := [][2]string{
+			{"consistency", v.Consistency}, {"replicas", fmt.Sprint(v.Replicas)},
+			{"durability", v.Durability}, {"quota", quota(v.Quota)}, {"max value", bytesOf(v.MaxValue)},
+			{"used", bytesOf(v.Used) + part}, {"keys", humanize.Comma(v.Keys) + part},
+			{"partitions", fmt.Sprintf("%d of %d ready", v.Ready, v.Partitions)},
+		}
+		table(w, fmt.Sprintf("name\t%s", v.Name), len(rows), func(i int) string { return rows[i][0] + "\t" + rows[i][1] })
+	})
+	return nil
 }
 
 func (a *app) poolSetCommand() *cobra.Command {
@@ -202,6 +219,7 @@ func (a *app) poolSetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		a.warnShare(ctx, c, p.Spec)
 		a.show(poolOf(p.PoolInfo), func(w io.Writer) {
 			fmt.Fprintf(w, "pool %s: quota %s, max value %s\n", p.Name, quota(p.Spec.Quota), bytesOf(p.Spec.MaxValue))
 		})
@@ -211,7 +229,7 @@ func (a *app) poolSetCommand() *cobra.Command {
 		_, err := poolChange(cmd, quotaText, maxText)
 		return err
 	})
-	cmd.Flags().StringVar(&quotaText, "quota", "", "`SIZE` of keys and values, one copy; 0 is none")
+	cmd.Flags().StringVar(&quotaText, "quota", "", "`SIZE` of keys and values, one copy, divided evenly by the partitions; 0 is none")
 	cmd.Flags().StringVar(&maxText, "max-value", "", "largest value, a `SIZE`")
 	cmd.Flags().String("consistency", "", "switching is not in this release")
 	return cmd
