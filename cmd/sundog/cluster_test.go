@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -282,21 +284,56 @@ func TestStart(t *testing.T) {
 }
 
 func TestSignals(t *testing.T) {
-	quiet := slog.New(slog.DiscardHandler)
-	signals := make(chan os.Signal, 2)
-	serve := func(ctx context.Context) error { <-ctx.Done(); return nil }
-	signals <- os.Interrupt
-	require.NoError(t, untilSignalled(t.Context(), signals, quiet, serve))
+	synctest.Test(t, func(t *testing.T) {
+		quiet := slog.New(slog.DiscardHandler)
+		signals := make(chan os.Signal, 4)
+		serve := func(ctx context.Context) error { <-ctx.Done(); return nil }
+		signals <- os.Interrupt
+		require.NoError(t, untilSignalled(t.Context(), signals, quiet, serve))
 
-	// One that hangs while it closes is left at the second signal.
-	hang := make(chan struct{})
-	t.Cleanup(func() { close(hang) })
-	signals <- os.Interrupt
-	signals <- syscall.SIGTERM
-	err := untilSignalled(t.Context(), signals, quiet, func(context.Context) error { <-hang; return nil })
-	require.ErrorContains(t, err, "second signal")
-	require.Equal(t, 1, exitCode(err))
+		// One that hangs while it closes is left at the second signal, for which an
+		// echo of the first is not taken.
+		hang := make(chan struct{})
+		slow := func(context.Context) error { <-hang; return nil }
+		signals <- os.Interrupt
+		signals <- os.Interrupt
+		start := time.Now()
+		time.AfterFunc(3*time.Second, func() { signals <- syscall.SIGTERM })
+		err := untilSignalled(t.Context(), signals, quiet, slow)
+		require.ErrorContains(t, err, "second signal")
+		require.Equal(t, 1, exitCode(err))
+		require.Equal(t, 3*time.Second, time.Since(start))
+		close(hang)
 
-	failed := sundog.Errorf(sundog.Conflict, "port in use")
-	require.ErrorIs(t, untilSignalled(t.Context(), signals, quiet, func(context.Context) error { return failed }), sundog.Conflict)
+		failed := sundog.Errorf(sundog.Conflict, "port in use")
+		require.ErrorIs(t, untilSignalled(t.Context(), signals, quiet, func(context.Context) error { return failed }), sundog.Conflict)
+	})
+}
+
+func TestProcessorsOfAServer(t *testing.T) {
+	had := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(had)
+	var text bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	manyProcessors("2", log)()
+	require.Equal(t, 2, runtime.GOMAXPROCS(0))
+	require.Empty(t, text.String())
+	require.Contains(t, processors("").Value, "start raises it to 8")
+	require.NotContains(t, processors("2").Value, "raises")
+	undo := manyProcessors("", log)
+	require.Equal(t, 8, runtime.GOMAXPROCS(0))
+	require.Equal(t, 1, strings.Count(text.String(), "\n"))
+	manyProcessors("", log)()
+	require.Equal(t, 1, strings.Count(text.String(), "\n"))
+	undo()
+	require.Equal(t, 2, runtime.GOMAXPROCS(0))
+}
+
+func TestStrangeVariables(t *testing.T) {
+	require.Empty(t, strangers([]string{"SUNDOG_ADDR=x", "SUNDOG_BOOTSTRAP_EXPECT=3", "SUNDOG_LOG=off", "HOME=/"}))
+	require.Equal(t, [][2]string{{"SUNDOG_ADR", "SUNDOG_ADDR"}, {"SUNDOG_QQQQQQQQQQQQQ", ""}}, strangers([]string{"SUNDOG_ADR=1", "SUNDOG_QQQQQQQQQQQQQ=2"}))
+	w := &world{t: t, environ: []string{"SUNDOG_ADR=x"}}
+	r := w.run("nodes", "--addr", deadAddr(t), "--timeout", "100ms")
+	require.Equal(t, 1, strings.Count(r.err, "SUNDOG_ADR "))
+	require.Equal(t, 4, r.code)
 }

@@ -53,6 +53,9 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (node.Config, error) {
 	startFlags(known)
 	k := koanf.New("\x00") // no name is split
 	if path := configPath(flags, environ); path != "" {
+		if err := noTilde("--config", path); err != nil {
+			return node.Config{}, err
+		}
 		if err := loadFile(k, known, path); err != nil {
 			return node.Config{}, err
 		}
@@ -117,20 +120,25 @@ func loadFile(k *koanf.Koanf, known *pflag.FlagSet, path string) error {
 	return nil
 }
 
-// nearest advises on a name that is not known: the closest that is, or all.
+// nearest advises on a name that is not known: the one that is close to it, or all.
 func nearest(key string, known *pflag.FlagSet) string {
 	var names []string
-	best, least := "", math.MaxInt
-	known.VisitAll(func(f *pflag.Flag) {
-		names = append(names, f.Name)
-		if d := distance(strings.ToLower(strings.ReplaceAll(key, "_", "-")), f.Name); d < least {
-			best, least = f.Name, d
-		}
-	})
-	if least <= max(2, len(key)/2) {
-		return fmt.Sprintf(", did you mean %q?", best)
+	known.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := near(strings.ReplaceAll(key, "_", "-"), names); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
 	}
-	return fmt.Sprintf("; known are %s (the nearest is %q)", strings.Join(names, ", "), best)
+	return "; known are " + strings.Join(names, ", ")
+}
+
+// near is the name that a person may have meant by one, "" for none.
+func near(name string, names []string) string {
+	best, least := "", max(2, len(name)/3)+1
+	for _, n := range names {
+		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < least {
+			best, least = n, d
+		}
+	}
+	return best
 }
 
 // distance is Levenshtein's: the least insertions, removals and replacements of
@@ -175,6 +183,10 @@ func (s *settings) text(key string) string {
 	case []string:
 		return strings.Join(v, ",")
 	case []any:
+		if key != "join" {
+			s.fail("%s: want a single value, not a list", key)
+			return ""
+		}
 		parts := make([]string, len(v))
 		for i, p := range v {
 			parts[i] = fmt.Sprint(p)
@@ -244,6 +256,11 @@ func (s *settings) config() node.Config {
 			s.fail("%s: TLS is not in this release; on a network of your own use --secret-file and --gossip-key-file", key)
 		}
 	}
+	for _, key := range []string{"data", "secret-file", "gossip-key-file", "ports-file"} {
+		if err := noTilde(key, s.text(key)); err != nil {
+			s.fail("%s", err.Msg)
+		}
+	}
 	if s.truth("auth") {
 		s.fail("auth: tokens are not in this release")
 	}
@@ -254,6 +271,15 @@ func (s *settings) config() node.Config {
 		Fabric: s.text("fabric"), Secret: s.content("secret-file"), GossipKey: s.key("gossip-key-file"),
 		PortsFile: s.text("ports-file"), Pprof: s.truth("pprof"),
 	}
+}
+
+// noTilde refuses a path that was meant for a shell to expand: it would be made as
+// a directory of that name.
+func noTilde(name, path string) *sundog.Error {
+	if !strings.HasPrefix(path, "~") {
+		return nil
+	}
+	return sundog.Errorf(sundog.Invalid, "%s %s: only a shell knows ~, and not here; write the whole path (or ./%s)", name, path, path)
 }
 
 // content reads the file that a setting names, without the space around it.

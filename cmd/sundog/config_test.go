@@ -90,6 +90,9 @@ func TestConfigIsRefused(t *testing.T) {
 		{name: "nested key", file: "listen:\n  port: 1\n", want: []string{"listen"}},
 		{name: "nested unknown key", file: "server:\n  listen: x\n", want: []string{`"server"`}},
 		{name: "far from all", file: "qqqqqqqqqqqqqqqq: 1\n", want: []string{"known are", "bootstrap-expect"}},
+		{name: "a list where one value is wanted", file: "listen: [127.0.0.1:1, 127.0.0.1:2]\n", want: []string{"listen", "single value"}},
+		{name: "a home", file: "data: ~/sundog\n", want: []string{"data ~/sundog", "whole path"}},
+		{name: "a config at home", args: []string{"--config", "~/c.yaml"}, want: []string{"--config ~/c.yaml", "whole path"}},
 		{name: "no YAML", file: "a: b: c\n", want: []string{"sundog.yaml"}},
 		{name: "number", file: "partitions: many\n", want: []string{"partitions", `"many"`}},
 		{name: "truth", env: []string{"SUNDOG_PPROF=perhaps"}, want: []string{"pprof", `"perhaps"`}},
@@ -107,6 +110,12 @@ func TestConfigIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestFarNamesAreNoAdvice(t *testing.T) {
+	_, err := parse(t, nil, nil, "replication: 3\n")
+	require.ErrorContains(t, err, "known are")
+	require.NotContains(t, err.Error(), "did you mean")
 }
 
 func TestKeyFiles(t *testing.T) {

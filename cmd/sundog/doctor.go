@@ -1,9 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
-	"runtime"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -44,11 +45,17 @@ disk, where a server will keep its data.`,
 		Args: args,
 	}
 	cmd.RunE = a.local(func(*cobra.Command, []string) error {
+		if err := noTilde("--data", dir); err != nil {
+			return err
+		}
 		sync, err := syncLatency(dir)
 		if err != nil {
+			if named, ok := errors.AsType[*fs.PathError](err); ok {
+				err = named.Err // the name is of a file of ours
+			}
 			return sundog.Errorf(sundog.Invalid, "--data %s: %w", dir, err)
 		}
-		d := doctorJSON{Fabrics: fabrics(), Checks: append([]findingJSON{processors(), sync}, machine()...)}
+		d := doctorJSON{Fabrics: fabrics(), Checks: append([]findingJSON{processors(a.env("GOMAXPROCS", "")), sync}, machine()...)}
 		a.show(d, func(w io.Writer) { printDoctor(w, d) })
 		return nil
 	})
@@ -88,15 +95,6 @@ func fabrics() []fabricJSON {
 		{"shm", false, later},
 		{"ofi", false, later + "; this build has no libfabric"},
 	}
-}
-
-func processors() findingJSON {
-	n, procs := runtime.NumCPU(), runtime.GOMAXPROCS(0)
-	f := findingJSON{Name: "cpus", Value: fmt.Sprintf("%d, GOMAXPROCS %d", n, procs), OK: n >= 2}
-	if !f.OK {
-		f.Advice = "syncs to disk and requests share one processor; give a server two or more"
-	}
-	return f
 }
 
 // syncSamples syncs are made, or fewer when they take longer than syncBudget.

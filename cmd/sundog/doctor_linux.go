@@ -37,6 +37,9 @@ func openFiles() findingJSON {
 func lockedMemory() findingJSON {
 	const little = 64 << 20
 	text, n := limit(unix.RLIMIT_MEMLOCK)
+	if text == fmt.Sprint(n) {
+		text = bytesOf(int64(n))
+	}
 	f := findingJSON{Name: "memlock", Value: text, OK: n >= little}
 	if !f.OK {
 		f.Advice = "enough for this release; RDMA devices of later ones lock the data in memory: ulimit -l unlimited, or LimitMEMLOCK=infinity"
@@ -58,7 +61,7 @@ func hugePages() findingJSON {
 	if info, err := os.ReadFile("/proc/meminfo"); err == nil {
 		for line := range strings.Lines(string(info)) {
 			if n, ok := strings.CutPrefix(line, "HugePages_Total:"); ok {
-				f.Value += ", reserved: " + strings.TrimSpace(n)
+				f.Value += ", reserved: " + strings.TrimSpace(n) + " pages"
 			}
 		}
 	}

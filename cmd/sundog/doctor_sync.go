@@ -7,7 +7,7 @@ import (
 
 // syncLatency measures writes of 4 KiB that are synced one by one.
 func syncLatency(dir string) (finding findingJSON, err error) {
-	f, err := os.CreateTemp(dir, ".sundog-doctor-")
+	f, err := os.CreateTemp(dir, ".sundog-doctor-*.tmp")
 	if err != nil {
 		return finding, err
 	}

@@ -159,7 +159,8 @@ func keyOf(key []byte) keyJSON {
 	return k
 }
 
-// logger is for stderr, at the level of SUNDOG_LOG.
+// logger is for stderr, at the level of SUNDOG_LOG. It first warns of variables
+// that look like ours and are not. A command makes one logger.
 func (a *app) logger(otherwise string) (*slog.Logger, error) {
 	var level slog.Level
 	switch name := a.env("SUNDOG_LOG", otherwise); name {
@@ -172,5 +173,13 @@ func (a *app) logger(otherwise string) (*slog.Logger, error) {
 	default:
 		return nil, sundog.Errorf(sundog.Invalid, "SUNDOG_LOG=%s: use off, error, warn, info or debug", name)
 	}
-	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})), nil
+	log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+	for _, s := range strangers(a.environ()) {
+		if s[1] == "" {
+			log.Warn("a variable that nothing reads", "name", s[0])
+		} else {
+			log.Warn("a variable that nothing reads", "name", s[0], "near", s[1])
+		}
+	}
+	return log, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,9 +25,10 @@ SUNDOG_BOOTSTRAP_EXPECT) or in the YAML file of --config (bootstrap-expect: 3).
 A flag wins over the environment, which wins over the file.`,
 		Example: `  One node:
     sundog start --data /var/lib/sundog --bootstrap-expect 1
-  Each of three on one machine (other ports and directory each):
-    sundog start --data d1 --listen :7400 --gossip :7401 --http :7402 \
-      --join 127.0.0.1:7401,127.0.0.1:7411 --bootstrap-expect 3`,
+  Three on one machine:
+    sundog start --data d1 --bootstrap-expect 3
+    sundog start --data d2 --listen :7410 --gossip :7411 --http :7412 --join 127.0.0.1:7401 --bootstrap-expect 3
+    sundog start --data d3 --listen :7420 --gossip :7421 --http :7422 --join 127.0.0.1:7401 --bootstrap-expect 3`,
 		Args: args,
 		RunE: a.local(a.start),
 	}
@@ -58,14 +60,20 @@ func (a *app) start(cmd *cobra.Command, _ []string) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
+	defer manyProcessors(a.env("GOMAXPROCS", ""), log)()
 	return untilSignalled(cmd.Context(), a.signals, log, func(ctx context.Context) error {
 		return a.serve(ctx, cfg, log)
 	})
 }
 
+// signalEcho is how long after the first signal another one is taken for its
+// echo: a terminal and a supervisor may each send one.
+const signalEcho = time.Second
+
 // untilSignalled runs serve until it ends or a signal says so; then serve's
-// context ends and it may close what it has, until a second signal. One that is
-// left so keeps running: the process is to exit.
+// context ends and it may close what it has, until a second signal, which counts
+// from signalEcho after the first. One that is left so keeps running: the process
+// is to exit.
 func untilSignalled(ctx context.Context, signals <-chan os.Signal, log *slog.Logger, serve func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -79,11 +87,15 @@ func untilSignalled(ctx context.Context, signals <-chan os.Signal, log *slog.Log
 		cancel()
 	case <-ctx.Done():
 	}
-	select {
-	case err := <-ended:
-		return err
-	case s := <-signals:
-		return fmt.Errorf("ended by a second signal (%v) before all was closed; nothing acknowledged is lost", s)
+	for first := time.Now(); ; {
+		select {
+		case err := <-ended:
+			return err
+		case s := <-signals:
+			if time.Since(first) >= signalEcho {
+				return fmt.Errorf("ended by a second signal (%v) before all was closed; nothing acknowledged is lost", s)
+			}
+		}
 	}
 }
 
@@ -100,6 +112,9 @@ func (a *app) serve(ctx context.Context, cfg node.Config, log *slog.Logger) erro
 	a.show(startedJSON{n.ID().String(), addrs.Listen, addrs.Gossip, addrs.HTTP}, func(w io.Writer) {
 		fmt.Fprintf(w, "node %s: listen %s, gossip %s, http %s\n", n.ID(), addrs.Listen, addrs.Gossip, addrs.HTTP)
 	})
+	if err := a.stdout.failed(); err != nil { // told now, and by the exit code at the end
+		log.Warn("the addresses could not be printed", "err", err)
+	}
 	// A refusal while it enters is final: a supervisor should see the process end,
 	// not serve nobody. Once admitted, only a signal ends it.
 	refusal := n.Admitted(ctx)

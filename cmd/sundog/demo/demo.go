@@ -27,6 +27,7 @@ type Options struct {
 	Binary string    // the sundog binary to start servers from
 	Nodes  int       // servers, at least 3
 	Out    io.Writer // the story; nil for none
+	Bars   bool      // show progress: Out is a terminal
 	Stay   bool      // keep the cluster up until ctx ends
 }
 
@@ -35,7 +36,9 @@ type Report struct {
 	Nodes         int   `json:"nodes"`
 	Loaded        int   `json:"loaded"`         // records put
 	Verified      int   `json:"verified"`       // records read back equal, before and after the failure
-	Acked         int   `json:"acked"`          // writes acknowledged under load
+	Acked         int   `json:"acked"`          // writes acknowledged under load, each a key of its own
+	Unknown       int   `json:"unknown"`        // writes under load whose outcome was unknown to their writer
+	Keys          int   `json:"keys"`           // in the end: loaded, acked, and those of unknown that were stored
 	Lost          int   `json:"lost"`           // records or acknowledged writes that did not read back equal
 	FailoverMS    int64 `json:"failover_ms"`    // from kill -9 to the next acknowledged write of the partition
 	EqualReplicas bool  `json:"equal_replicas"` // every replica has the same hash, the restarted ones too
@@ -65,7 +68,7 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 		return report, err
 	}
 	defer cluster.Close()
-	d := &demo{story: newStory(opts.Out), cluster: cluster, report: &report}
+	d := &demo{story: newStory(opts.Out, opts.Bars), binary: opts.Binary, cluster: cluster, report: &report}
 	if err := d.tell(ctx); err != nil {
 		return report, err
 	}
@@ -77,6 +80,7 @@ func Run(ctx context.Context, opts Options) (Report, error) {
 
 type demo struct {
 	*story
+	binary  string
 	cluster *procs.Cluster
 	report  *Report
 	client  *client.Client
@@ -230,7 +234,7 @@ func (d *demo) fail(ctx context.Context) error {
 // account ends the load and reads back all that was acknowledged.
 func (d *demo) account(ctx context.Context, w *writers) error {
 	keys := w.stop()
-	d.report.Acked = len(keys)
+	d.report.Acked, d.report.Unknown = len(keys), int(w.unknown.Load())
 	d.line("%d acknowledged in all; %d with an unknown outcome, %d refused, each told to its writer",
 		len(keys), w.unknown.Load(), w.failed.Load())
 	pairs := make([]client.Pair, len(keys))
@@ -292,8 +296,12 @@ func (d *demo) heal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.report.EqualReplicas = check.Equal
+	d.report.EqualReplicas, d.report.Keys = check.Equal, int(check.Keys)
 	d.line("%d partitions, %d keys, equal: %t", check.Partitions, check.Keys, check.Equal)
+	if more := d.report.Keys - d.report.Loaded - d.report.Acked; more > 0 {
+		d.line("%d records + %d acknowledged + %d of the %d with an unknown outcome, which were stored after all",
+			d.report.Loaded, d.report.Acked, more, d.report.Unknown)
+	}
 	for _, detail := range check.Details {
 		d.line("%s", detail)
 	}
@@ -305,9 +313,15 @@ func (d *demo) stay(ctx context.Context) {
 	addr := strings.Join(d.cluster.Listen(), ",")
 	d.chapter("The cluster stays up; Ctrl-C ends it. In another terminal:")
 	d.line("export SUNDOG_ADDR=%s", addr)
-	d.line("sundog get %s %s", poolName, d.pairs[0].Key)
-	d.line("sundog put %s hello world", poolName)
-	d.line("sundog nodes; sundog partitions; sundog check %s", poolName)
+	sundog := d.binary
+	if strings.ContainsAny(sundog, " \t'\"$&;()<>|*?") {
+		sundog = "'" + strings.ReplaceAll(sundog, "'", `'\''`) + "'"
+	}
+	d.line("%s get %s %s", sundog, poolName, d.pairs[0].Key)
+	d.line("%s put %s hello world", sundog, poolName)
+	for _, command := range []string{"nodes", "partitions", "check " + poolName} {
+		d.line("%s %s", sundog, command)
+	}
 	<-ctx.Done()
 }
 

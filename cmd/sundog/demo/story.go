@@ -3,11 +3,9 @@ package demo
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 )
 
 // story tells a person what happens, a chapter at a time. With a nil writer it
@@ -18,12 +16,8 @@ type story struct {
 	started time.Time
 }
 
-func newStory(w io.Writer) *story {
-	s := &story{w: w, started: time.Now()}
-	if f, ok := w.(*os.File); ok {
-		s.bars = term.IsTerminal(int(f.Fd()))
-	}
-	return s
+func newStory(w io.Writer, bars bool) *story {
+	return &story{w: w, bars: bars, started: time.Now()}
 }
 
 func (s *story) chapter(format string, args ...any) {
