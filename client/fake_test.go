@@ -392,6 +392,12 @@ func deadAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// FakePool is the pool "p" of a fake cluster, for tests outside of this package.
+func FakePool(t *testing.T) *Pool {
+	_, p := newCluster(t, 3, 8).dial(Options{})
+	return p
+}
+
 // keyLedBy finds a key whose partition the node leads.
 func (c *cluster) keyLedBy(n *fakeNode) string {
 	for i := 0; ; i++ {
