@@ -84,7 +84,7 @@ func checkError(pool string, v checkJSON) error {
 	case v.Differ > 0:
 		return sundog.Errorf(sundog.Corrupt, "replicas of pool %q differ in %d of %d partitions", pool, v.Differ, v.Partitions)
 	}
-	return sundog.Errorf(sundog.Unavailable, "pool %q: no replicas differ, but of %d of %d partitions not all were compared", pool, v.Unanswered, v.Partitions)
+	return sundog.Errorf(sundog.Unavailable, "pool %q: no replicas that answered differ, but in %d of %d partitions not all did", pool, v.Unanswered, v.Partitions)
 }
 
 // checkLines tells what differs by partition, and who did not answer by node.

@@ -53,5 +53,6 @@ func TestDeadNode(t *testing.T) {
 	v := nodeOf(client.NodeStatus{State: "dead", SafeToStop: true})
 	require.False(t, v.SafeToStop)
 	require.NotEmpty(t, v.Reason)
+	require.False(t, nodeOf(client.NodeStatus{State: "suspect", SafeToStop: true}).SafeToStop)
 	require.True(t, nodeOf(client.NodeStatus{State: "alive", SafeToStop: true}).SafeToStop)
 }

@@ -45,7 +45,7 @@ func (a *app) nodesCommand() *cobra.Command {
 					n := list[i]
 					safe := "yes"
 					switch {
-					case n.State == deadNode:
+					case n.State != aliveNode:
 						safe = "-"
 					case !n.SafeToStop:
 						safe = strings.TrimSuffix("no: "+n.Reason, ": ")
@@ -58,17 +58,18 @@ func (a *app) nodesCommand() *cobra.Command {
 	}
 }
 
-// deadNode is the state of a node that neither gossips nor answers.
-const deadNode = "dead"
+// aliveNode is the state of a node that gossips and answers.
+const aliveNode = "alive"
 
-// nodeOf is a node in JSON. Whether a dead one may be stopped is no question.
+// nodeOf is a node in JSON. Whether one that is dead, or about to be found so, may
+// be stopped is no question.
 func nodeOf(n client.NodeStatus) nodeJSON {
 	v := nodeJSON{
 		ID: n.ID, Listen: n.Listen, HTTP: n.HTTP, Gossip: n.Gossip, State: n.State, Zone: n.Zone,
 		Replicas: n.Replicas, Leaders: n.Leaders, SafeToStop: n.SafeToStop, Reason: n.Reason,
 	}
-	if n.State == deadNode {
-		v.SafeToStop, v.Reason = false, "it is dead"
+	if n.State != aliveNode {
+		v.SafeToStop, v.Reason = false, "it is "+n.State
 	}
 	return v
 }

@@ -36,8 +36,11 @@ also when a signal ends the demo.`,
 				opts.Out = nil
 			}
 			report, err := demo.Run(ctx, opts)
+			if err != nil && a.interrupted.Load() {
+				return interruptedBy(nil) // what it was about is gone
+			}
 			if err != nil {
-				return a.endedBy(err)
+				return err
 			}
 			a.show(report, func(io.Writer) {}) // a person has read the story
 			if report.Lost > 0 || !report.EqualReplicas {
