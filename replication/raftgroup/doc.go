@@ -25,7 +25,7 @@
 // one writer that also dials, and one reader while connected; for each accepted
 // connection one reader and one writer; for each snapshot stream one on either
 // end; all joined by [Mux.Close]. Group: for each raft instance the proposer, the
-// completer of its entries (lost where raft never answers one) and the drain of raft's leadership channel with the callback's runner,
-// the keeper (snapshots, repair), the answerer of its transport, one for each
-// pipeline, and raft's own; all joined by [Group.Close], unless the disk is hung.
+// completer of its entries (lost where raft never answers one) and the drain of
+// raft's leadership channel; the callback's runner, the keeper (snapshots,
+// repair), the answerer of its transport, one for each pipeline, and raft's own; all joined by [Group.Close], unless the disk is hung.
 package raftgroup

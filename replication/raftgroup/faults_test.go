@@ -327,18 +327,24 @@ func (l *slowLedger) Apply(e Entry) []any {
 // and the next instance has all the room for entries of its own.
 func TestRemakeForgetsFutures(t *testing.T) {
 	t.Parallel()
-	for range 6 { // whether raft forgets is up to chance
+	for range 4 { // whether raft forgets is up to chance
 		l := &slowLedger{ledger: newLedger(), entered: make(chan struct{}), gate: make(chan struct{})}
 		c := newCluster(t, 1, 1, func(cfg *Config) { cfg.Machine = l })
+		c.store.StallAfter = -1 // the disk may be slow
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		g := c.start(1).groups[0]
 		require.NoError(t, g.Bootstrap(c.members()))
 		eventually(t, "leads", func() bool { return g.Status().Leading })
-		require.NoError(t, g.Barrier(t.Context())) // the leader's own entry is behind it
+		require.NoError(t, g.Barrier(ctx)) // the leader's own entry is behind it
 		outcomes := make(chan error, 2)
-		go func() { _, err := g.Propose(t.Context(), []byte("slow")); outcomes <- err }()
-		<-l.entered
+		go func() { _, err := g.Propose(ctx, []byte("slow")); outcomes <- err }()
+		select {
+		case <-l.entered:
+		case err := <-outcomes:
+			t.Fatalf("not applied: %v", err)
+		}
 		before := g.raft().CommitIndex()
-		go func() { _, err := g.Propose(t.Context(), []byte("next")); outcomes <- err }()
+		go func() { _, err := g.Propose(ctx, []byte("next")); outcomes <- err }()
 		eventually(t, "committed, and waits for the machine", func() bool { return g.raft().CommitIndex() > before })
 		in, remade := g.current.Load(), make(chan error, 1)
 		go func() { remade <- g.remakeRaft(nil) }()
@@ -352,12 +358,13 @@ func TestRemakeForgetsFutures(t *testing.T) {
 		}
 		eventually(t, "leads again", func() bool { return g.Status().Leading })
 		for i := range 4 {
-			_, err := g.Propose(t.Context(), []byte(command(i)))
+			_, err := g.Propose(ctx, []byte(command(i)))
 			require.NoError(t, err)
 		}
-		require.NoError(t, g.Barrier(t.Context()))
+		require.NoError(t, g.Barrier(ctx))
 		require.Equal(t, 1, l.count("next"))
 		c.stop(1)
+		cancel()
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// raftLogger is the hclog.Logger that raft wants, over a slog.Logger. raft tells
-// its everyday work as Info and every lost connection as Error, so all levels
-// but its warnings come out lower than it gave them.
+// raftLogger is the hclog.Logger that raft wants, over a slog.Logger. All of it is
+// debug: raft tells every election and every lost connection of every group, at
+// each try. What an operator must know, this room and the node tell themselves:
+// a replica that stopped (OnFailure), a peer out of reach, a sick disk.
 type raftLogger struct {
 	log  *slog.Logger
 	ctx  context.Context // the group's lifetime: slog wants one, and uses nothing of it
@@ -23,21 +24,9 @@ func newRaftLogger(l *slog.Logger, life *lifetime) hclog.Logger {
 	return &raftLogger{log: l, ctx: life}
 }
 
-func (l *raftLogger) level(level hclog.Level) slog.Level {
-	switch level {
-	case hclog.Error:
-		return slog.LevelWarn
-	case hclog.Warn:
-		return slog.LevelInfo
-	default:
-		return slog.LevelDebug
-	}
-}
-
 // Log is of hclog.Logger, as are all below.
 func (l *raftLogger) Log(level hclog.Level, msg string, args ...any) {
-	to := l.level(level)
-	if !l.log.Enabled(l.ctx, to) {
+	if !l.enabled() {
 		return
 	}
 	plain := make([]any, len(args))
@@ -48,7 +37,7 @@ func (l *raftLogger) Log(level hclog.Level, msg string, args ...any) {
 			plain[i] = a
 		}
 	}
-	l.log.Log(l.ctx, to, "raft: "+msg, plain...)
+	l.log.Log(l.ctx, slog.LevelDebug, "raft: "+msg, append(plain, "level", level.String())...)
 }
 
 func (l *raftLogger) Trace(msg string, args ...any) { l.Log(hclog.Trace, msg, args...) }
@@ -57,12 +46,12 @@ func (l *raftLogger) Info(msg string, args ...any)  { l.Log(hclog.Info, msg, arg
 func (l *raftLogger) Warn(msg string, args ...any)  { l.Log(hclog.Warn, msg, args...) }
 func (l *raftLogger) Error(msg string, args ...any) { l.Log(hclog.Error, msg, args...) }
 
-func (l *raftLogger) enabled(level hclog.Level) bool { return l.log.Enabled(l.ctx, l.level(level)) }
-func (l *raftLogger) IsTrace() bool                  { return l.enabled(hclog.Trace) }
-func (l *raftLogger) IsDebug() bool                  { return l.enabled(hclog.Debug) }
-func (l *raftLogger) IsInfo() bool                   { return l.enabled(hclog.Info) }
-func (l *raftLogger) IsWarn() bool                   { return l.enabled(hclog.Warn) }
-func (l *raftLogger) IsError() bool                  { return l.enabled(hclog.Error) }
+func (l *raftLogger) enabled() bool { return l.log.Enabled(l.ctx, slog.LevelDebug) }
+func (l *raftLogger) IsTrace() bool { return l.enabled() }
+func (l *raftLogger) IsDebug() bool { return l.enabled() }
+func (l *raftLogger) IsInfo() bool  { return l.enabled() }
+func (l *raftLogger) IsWarn() bool  { return l.enabled() }
+func (l *raftLogger) IsError() bool { return l.enabled() }
 
 func (l *raftLogger) ImpliedArgs() []any { return l.args }
 func (l *raftLogger) With(args ...any) hclog.Logger {
