@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -21,6 +23,10 @@ type directory struct {
 	conns   *rpc.Pool
 	dial    rpc.DialConfig // of upgrades
 	hear    func(sundog.Epoch)
+	log     *slog.Logger
+
+	mu     sync.Mutex // guards unwell
+	unwell map[sundog.NodeID]sundog.Kind
 }
 
 // address returns where a node listens: what gossip says, else the map. A copy of
@@ -67,5 +73,31 @@ func (d *directory) lane(ctx context.Context, id sundog.NodeID, protocol string)
 	cfg := d.dial
 	cfg.Expect = id
 	conn, _, err := rpc.DialUpgrade(ctx, addr, protocol, cfg)
+	d.note(ctx, id, addr, err)
 	return conn, err
+}
+
+// note tells the operator when a peer begins to be out of reach or to refuse this
+// node, and when that is over; not at every try.
+func (d *directory) note(ctx context.Context, id sundog.NodeID, addr string, err error) {
+	kind := sundog.KindOf(err)
+	if ctx.Err() != nil {
+		return
+	}
+	d.mu.Lock()
+	before := d.unwell[id]
+	if d.unwell == nil {
+		d.unwell = map[sundog.NodeID]sundog.Kind{}
+	}
+	d.unwell[id] = kind
+	d.mu.Unlock()
+	switch {
+	case kind == before:
+	case kind == 0:
+		d.log.Info("a node is in reach again", "peer", id, "addr", addr)
+	case refused(err):
+		d.log.Warn("a node refuses this one", "peer", id, "addr", addr, "err", err)
+	default:
+		d.log.Info("a node is out of reach", "peer", id, "addr", addr, "err", err)
+	}
 }

@@ -84,7 +84,7 @@ func (n *Node) enter(ctx context.Context) {
 		}
 		return
 	}
-	n.log.Info("cluster found", "cluster", outcome.Cluster, "role", int(outcome.Role))
+	n.log.Info("cluster found", "cluster", outcome.Cluster, "role", outcome.Role.String())
 	_ = n.joinCouncil() // logged, shown by readiness, tried again at each map
 	n.registrar.run(ctx)
 }

@@ -208,7 +208,7 @@ func (n *Node) openTransport() error {
 	n.opened("connections", n.conns.Close)
 	n.directory = &directory{
 		atlas: n.atlas, members: n.members.Members, conns: n.conns, dial: dial, guard: n.guard,
-		hear: func(e sundog.Epoch) { n.puller.hear(e) },
+		hear: func(e sundog.Epoch) { n.puller.hear(e) }, log: n.log,
 	}
 	n.mux = raftgroup.NewMux(raftgroup.MuxConfig{
 		Self: n.dir.ID(), Logger: n.log, Metrics: n.raft,

@@ -138,6 +138,9 @@ func (n *Node) complainOfCluster(c *complaints, m *ring.Map) {
 	if other := n.members.ForeignCluster(); other != "" && len(n.members.Members()) == 1 && (m == nil || len(m.Nodes) > 1) {
 		c.add("members of cluster %s answer at --join, this data directory is of cluster %s: check --join and --data", other, n.cluster())
 	}
+	if last := n.members.Stats().LastError; last != "" && len(n.members.Members()) == 1 && (m == nil || len(m.Nodes) > 1) {
+		c.add("no other node is seen: %s", last)
+	}
 	switch {
 	case m == nil && n.founder.Status() != "":
 		c.add("not in a cluster yet: %s", n.founder.Status())

@@ -124,7 +124,7 @@ func (d *Dir) checkFresh() error {
 	}
 	if slices.Contains(found, mapName) || slices.Contains(found, stepsName) || slices.Contains(found, peersName) {
 		return sundog.Errorf(sundog.Corrupt, "data directory %s holds a node's data but its %s is missing: "+
-			"restore that file, or move the directory away and let the node join as a new one", d.path, identityName)
+			"move the directory away and let the node join as a new one (an old copy of the file would be refused)", d.path, identityName)
 	}
 	return sundog.Errorf(sundog.Invalid, "data directory %s is not empty (%s) and is not Sundog's: choose an empty or new directory",
 		d.path, summary(found))

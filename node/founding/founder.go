@@ -65,6 +65,19 @@ const (
 	Joins    Role = 3 // a cluster exists, or this directory belongs to one: join it
 )
 
+// String says the role in a word.
+func (r Role) String() string {
+	switch r {
+	case Founded:
+		return "founder"
+	case Enlisted:
+		return "co-founder"
+	case Joins:
+		return "member"
+	}
+	return "none"
+}
+
 // Outcome is what Run decided.
 type Outcome struct {
 	Role     Role

@@ -115,7 +115,9 @@ func (m *Membership) rejoin(ctx context.Context) {
 		last = &text
 		return true
 	})
-	m.counters.lastError.Store(last)
+	if before := m.counters.lastError.Swap(last); before == nil && last != nil && len(m.Members()) == 1 {
+		m.cfg.Logger.Warn("gossip: no other node is seen", "error", *last)
+	}
 }
 
 // some returns up to n of the list, at random.
@@ -132,7 +134,7 @@ func some(list []string, n int) []string {
 func (m *Membership) join(addr string) error {
 	if _, err := m.lib.Join([]string{addr}); err != nil {
 		m.counters.joinErrors.Add(1)
-		return sundog.Errorf(sundog.Unavailable, "%s does not answer as a member would (down, not a Sundog gossip port, or another gossip key or label): %s",
+		return sundog.Errorf(sundog.Unavailable, "%s does not answer as a member would (down, not a Sundog gossip port, or with another secret or gossip key than this node's): %s",
 			addr, strings.Join(strings.Fields(err.Error()), " "))
 	}
 	m.counters.joins.Add(1)
