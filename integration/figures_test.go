@@ -25,7 +25,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sundog-kv/sundog"
 	"github.com/sundog-kv/sundog/client"
+	"github.com/sundog-kv/sundog/dataplane"
+	"github.com/sundog-kv/sundog/dataplane/table"
 	"github.com/sundog-kv/sundog/integration/procs"
 )
 
@@ -56,6 +59,7 @@ func TestFigures(t *testing.T) {
 	machine(t, &out)
 	throughput(t, &out, cluster, pool.Name())
 	idle(t, &out, cluster)
+	overhead(t, &out)
 	require.NoError(t, os.WriteFile(path, []byte(out.String()), 0o644))
 	t.Log("\n" + out.String())
 }
@@ -270,6 +274,26 @@ func idle(t *testing.T, out *strings.Builder, cluster *procs.Cluster) {
 	}
 	fmt.Fprintf(out, "Idle, 32 groups and the catalog, a node (median of 3): CPU %.1f%% of a core over %s, %d goroutines, %d sockets, %d MiB resident.\n\n",
 		median(cpu), window, median(goroutines), median(sockets), median(rss))
+}
+
+// overhead fills a table with 10^6 pairs and counts what it needs beside keys and
+// values.
+func overhead(t *testing.T, out *strings.Builder) {
+	const pairs = 1_000_000
+	mem := dataplane.NewMemory(2 << 30)
+	arena := table.NewArena(mem)
+	tab, err := table.New(table.Config{Arena: arena, Incarnation: 1})
+	require.NoError(t, err)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range pairs {
+		v := sundog.Version{Clock: sundog.Clock(i + 1)}
+		require.NoError(t, tab.Put(fmt.Appendf(nil, "key-%012d", i), make([]byte, 1+rng.IntN(1000)), v, 0, 1))
+	}
+	s := tab.Stats()
+	fmt.Fprintf(out, "Memory, %d pairs with 16 B keys and values of 1 to 1,000 B: %.0f B an entry beside key and value for index and slots, %.0f B with all that is mapped.\n\n",
+		pairs, float64(s.ItemBytes+s.IndexBytes-s.LiveBytes)/pairs, float64(mem.Used()-s.LiveBytes)/pairs)
+	tab.Close()
+	require.NoError(t, arena.Close())
 }
 
 // pause lets real time pass: what is measured is what happens in it.
