@@ -14,7 +14,7 @@ import (
 
 // interruptGrace is how long a command that was interrupted may take to tell
 // what it has done. What then still waits, for a device or a full pipe, is left.
-const interruptGrace = time.Second
+const interruptGrace = 2 * time.Second
 
 // interruption is the end of a command by a signal; it has an exit code of its
 // own, whatever the kind of what it broke off.
