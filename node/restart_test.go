@@ -68,8 +68,9 @@ func TestTwelveRestart(t *testing.T) {
 	c.client("p").verify(20)
 }
 
-// TestLostLog: a data directory whose log store was removed does not start,
-// rather than vote with an empty memory; the others go on.
+// TestLostLog: a data directory whose log store was removed, emptied, or replaced
+// by an older copy does not start, rather than vote with less memory than it had;
+// the others go on.
 func TestLostLog(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, nil)
@@ -79,12 +80,30 @@ func TestLostLog(t *testing.T) {
 	cl := c.client("p")
 	cl.fill(0, 5)
 	c.stop(2)
-	require.NoError(t, os.Remove(filepath.Join(c.dirs[2], storeName)))
-	_, err := c.tryStart(2)
-	require.Equal(t, sundog.Corrupt, sundog.KindOf(err), "%v", err)
-	require.ErrorContains(t, err, storeName)
+	path := filepath.Join(c.dirs[2], storeName)
+	older, err := os.ReadFile(path)
+	require.NoError(t, err)
+	c.start(2)
+	c.ready()
+	c.stop(2)
+	newest, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for name, damage := range map[string]func() error{
+		"gone":    func() error { return os.Remove(path) },
+		"emptied": func() error { return os.WriteFile(path, nil, 0o600) },
+		"older":   func() error { return os.WriteFile(path, older, 0o600) },
+	} {
+		require.NoError(t, damage())
+		_, err := c.tryStart(2)
+		require.Equal(t, sundog.Corrupt, sundog.KindOf(err), "%s: %v", name, err)
+		require.ErrorContains(t, err, storeName)
+	}
 	cl.verify(5)
 	cl.fill(5, 5)
+	require.NoError(t, os.WriteFile(path, newest, 0o600))
+	c.start(2)
+	c.ready()
+	cl.verify(10)
 }
 
 // TestOneOnNewPorts: a node comes back elsewhere without being told of anybody;

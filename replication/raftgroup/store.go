@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"os"
@@ -30,6 +31,11 @@ type StoreConfig struct {
 	// steps down, and the groups' transports send no requests until commits have
 	// been quick for as long again. 0 is 2 s; negative never.
 	StallAfter time.Duration
+	// Openings is how often the file is known to have been opened; it counts
+	// them itself ([Store.Openings]). A file that counts fewer is an old copy, or
+	// was emptied: without what it has forgotten this node must not vote, so it is
+	// Corrupt. 0 takes any, and makes a new one where there is none.
+	Openings uint64
 }
 
 const (
@@ -57,6 +63,7 @@ type Store struct {
 	// snapshots holds a token for each snapshot that may be written at once.
 	snapshots chan struct{}
 
+	openings  uint64 // set once, by checkFormat
 	commits   atomic.Uint64
 	started   atomic.Int64 // Unix nanoseconds of the running commit's start, 0 when idle
 	sickUntil atomic.Int64 // Unix nanoseconds
@@ -101,6 +108,23 @@ func openStore(path string, cfg StoreConfig, hooks storeHooks) (*Store, error) {
 	if cfg.StallAfter == 0 {
 		cfg.StallAfter = defaultStallAfter
 	}
+	s := &Store{
+		cfg: cfg, hooks: hooks, cache: newLogCache(cfg.CacheBytes),
+		snapshots: make(chan struct{}, maxSnapshots),
+		done:      make(chan struct{}), wake: make(chan struct{}, 1), groups: make(map[GroupID]*GroupLog),
+	}
+	if err := s.openFile(path); err != nil {
+		return nil, err
+	}
+	go s.commitLoop()
+	return s, nil
+}
+
+// openFile opens the file and counts the opening.
+func (s *Store) openFile(path string) error {
+	if err := checkLength(path); err != nil {
+		return err
+	}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:        lockTimeout,
 		NoFreelistSync: true,
@@ -108,18 +132,13 @@ func openStore(path string, cfg StoreConfig, hooks storeHooks) (*Store, error) {
 		NoStatistics:   true,
 	})
 	if err != nil {
-		return nil, openError(path, err)
+		return openError(path, err)
 	}
-	s := &Store{
-		db: db, cfg: cfg, hooks: hooks, cache: newLogCache(cfg.CacheBytes),
-		snapshots: make(chan struct{}, maxSnapshots),
-		done:      make(chan struct{}), wake: make(chan struct{}, 1), groups: make(map[GroupID]*GroupLog),
-	}
+	s.db = db
 	if err := s.checkFormat(); err != nil {
-		return nil, errors.Join(err, db.Close())
+		return errors.Join(err, db.Close())
 	}
-	go s.commitLoop()
-	return s, nil
+	return nil
 }
 
 func openError(path string, err error) error {
@@ -135,26 +154,41 @@ func openError(path string, err error) error {
 }
 
 // checkFormat writes the format's number into a new file and demands it of an
-// old one.
+// old one, and counts this opening.
 func (s *Store) checkFormat() error {
-	var format = []byte("sundog raft store 1")
+	format, openings := []byte("sundog raft store 1"), []byte("openings")
 	return s.db.Update(func(tx *bbolt.Tx) error {
-		if b := tx.Bucket(metaBucket()); b != nil {
-			if string(b.Get(metaBucket())) != string(format) {
-				return sundog.Errorf(sundog.Corrupt, "raft log: format %.64q is not known to this version", b.Get(metaBucket()))
+		b := tx.Bucket(metaBucket())
+		if b == nil {
+			if k, _ := tx.Cursor().First(); k != nil {
+				return sundog.Errorf(sundog.Corrupt, "raft log: the file is another program's")
 			}
-			return nil
+			var err error
+			if b, err = tx.CreateBucket(metaBucket()); err != nil {
+				return err
+			}
+			if err := b.Put(metaBucket(), format); err != nil {
+				return err
+			}
 		}
-		if k, _ := tx.Cursor().First(); k != nil {
-			return sundog.Errorf(sundog.Corrupt, "raft log: the file is another program's")
+		if got := b.Get(metaBucket()); string(got) != string(format) {
+			return sundog.Errorf(sundog.Corrupt, "raft log: format %.64q is not known to this version", got)
 		}
-		b, err := tx.CreateBucket(metaBucket())
-		if err != nil {
-			return err
+		var seen uint64
+		if v := b.Get(openings); len(v) == 8 {
+			seen = binary.BigEndian.Uint64(v)
 		}
-		return b.Put(metaBucket(), format)
+		if seen < s.cfg.Openings {
+			return sundog.Errorf(sundog.Corrupt, "raft log %s was opened %d times, this node remembers %d: it is an old copy or was emptied, and without what it forgot this node must not vote; move the data directory away and let the node join with an empty one",
+				s.db.Path(), seen, s.cfg.Openings)
+		}
+		s.openings = seen + 1
+		return b.Put(openings, binary.BigEndian.AppendUint64(nil, s.openings))
 	})
 }
+
+// Openings is how often the file was opened, this time included.
+func (s *Store) Openings() uint64 { return s.openings }
 
 // Close commits what waits, ends the committer and releases the file. Groups
 // must be closed before. A second Close does nothing.
