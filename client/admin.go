@@ -222,8 +222,11 @@ func (c *Client) Check(ctx context.Context, name string) (CheckReport, error) {
 	for _, d := range r.GetDetail() {
 		detail := CheckDetail{
 			Partition: sundog.Partition(d.GetPartition()), Equal: d.GetEqual(), Keys: int64(d.GetKeys()), Text: d.GetText(),
+			Differs: d.GetDiffers(), Leaderless: d.GetLeaderless(),
 		}
-		detail.read()
+		for _, id := range d.GetSilent() {
+			detail.Silent = append(detail.Silent, sundog.NodeID(id))
+		}
 		out.Details = append(out.Details, detail)
 	}
 	return out, nil

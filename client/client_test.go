@@ -221,6 +221,8 @@ func TestAdmin(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, r.Equal)
 	require.Equal(t, "partition 3: node 2 differs", r.Details[0].String())
+	require.True(t, r.Differs())
+	require.Equal(t, []sundog.NodeID{7}, r.Details[0].Silent)
 	_, err = cl.DescribePool(ctx, "absent")
 	requireKind(t, sundog.NotFound, err)
 	_, err = cl.Check(ctx, "-bad")

@@ -358,7 +358,7 @@ func (n *fakeNode) control(req *rpc.Request) (rpc.Body, error) {
 		}
 		return rpc.Marshal(reply)
 	case rpc.MethodCheck:
-		return rpc.Marshal(&rpcpb.CheckReply{Partitions: uint32(c.m.Partitions), Equal: false, Keys: uint64(len(c.store)), Detail: []*rpcpb.CheckDetail{{Partition: 3, Text: "node 2 differs"}}})
+		return rpc.Marshal(&rpcpb.CheckReply{Partitions: uint32(c.m.Partitions), Equal: false, Keys: uint64(len(c.store)), Detail: []*rpcpb.CheckDetail{{Partition: 3, Text: "node 2 differs", Differs: true, Silent: []uint64{7}}}})
 	case rpc.MethodPoolDescribe:
 		var r rpcpb.PoolDescribeRequest
 		if err := rpc.Unmarshal(req.Body, &r); err != nil {

@@ -120,12 +120,12 @@ func (c *checker) partition(ctx context.Context, s *survey, pool ring.Pool, p su
 	d := &rpcpb.CheckDetail{Partition: uint32(p)}
 	leader, _ := s.leader(raftgroup.PartitionGroup(p))
 	if leader == 0 {
-		d.Text = "no leader answers"
+		d.Text, d.Leaderless = "no leader answers", true
 		return d, false
 	}
 	begun, err := c.askReplica(ctx, leader, &rpcpb.ReplicaCheckRequest{Partition: uint32(p), Pool: uint64(pool.ID)})
 	if err != nil {
-		d.Text = fmt.Sprintf("the leader %s did not begin: %v", leader, err)
+		d.Text, d.Silent = fmt.Sprintf("the leader %s did not begin: %v", leader, err), []uint64{uint64(leader)}
 		return d, false
 	}
 	owners := s.m.Owners(p)
@@ -136,34 +136,32 @@ func (c *checker) partition(ctx context.Context, s *survey, pool ring.Pool, p su
 			Partition: uint32(p), Pool: uint64(pool.ID), CheckId: begun.GetCheckId(),
 		})
 	})
-	d.Equal, d.Keys, d.Text = compareSums(owners, sums, errs)
+	compareSums(d, owners, sums, errs)
 	return d, true
 }
 
-// compareSums says whether all replicas have the same sum, how many keys the
-// first one has, and what differs.
-func compareSums(owners ring.Replicas, sums []*rpcpb.ReplicaCheckReply, errs []error) (equal bool, keys uint64, text string) {
-	equal = true
+// compareSums fills in whether all replicas answered with the same sum, how many
+// keys the first one has, and what is the matter.
+func compareSums(d *rpcpb.CheckDetail, owners ring.Replicas, sums []*rpcpb.ReplicaCheckReply, errs []error) {
 	var first *rpcpb.ReplicaCheckReply
 	var lines []string
 	for at, sum := range sums {
 		if errs[at] != nil {
-			equal = false
+			d.Silent = append(d.Silent, uint64(owners[at].Node))
 			lines = append(lines, fmt.Sprintf("replica %s did not answer: %v", owners[at].ServerID(), errs[at]))
 			continue
 		}
 		if first == nil {
-			first, keys = sum, sum.GetKeys()
+			first, d.Keys = sum, sum.GetKeys()
 		}
 		if sum.GetIndex() != first.GetIndex() || string(sum.GetHash()) != string(first.GetHash()) || sum.GetKeys() != first.GetKeys() {
-			equal = false
+			d.Differs = true
 		}
 		lines = append(lines, fmt.Sprintf("replica %s: index %d, %d keys, hash %s", owners[at].ServerID(), sum.GetIndex(), sum.GetKeys(), hex.EncodeToString(sum.GetHash())))
 	}
-	if equal {
-		return true, keys, ""
+	if d.Equal = !d.Differs && len(d.Silent) == 0; !d.Equal {
+		d.Text = strings.Join(lines, "; ")
 	}
-	return false, keys, strings.Join(lines, "; ")
 }
 
 // awaitSum asks a replica until it has hashed. One that cannot be reached is

@@ -47,6 +47,8 @@ func TestThreeNodes(t *testing.T) {
 	require.NoError(t, c.callWithin(4*time.Second, c.someNode(), rpc.MethodCheck, &rpcpb.CheckRequest{Pool: "p"}, &check))
 	require.False(t, check.GetEqual())
 	require.Contains(t, check.GetDetail()[0].GetText(), "did not answer")
+	require.Len(t, check.GetDetail()[0].GetSilent(), 1)
+	require.False(t, check.GetDetail()[0].GetDiffers(), "a silent replica is no difference")
 	c.start(down)
 	c.ready()
 	cl.verify(100)

@@ -1176,7 +1176,10 @@ type CheckDetail struct {
 	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	Equal         bool                   `protobuf:"varint,2,opt,name=equal,proto3" json:"equal,omitempty"`
 	Keys          uint64                 `protobuf:"varint,3,opt,name=keys,proto3" json:"keys,omitempty"`
-	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"` // what differs, for a person
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`              // what differs, for a person
+	Differs       bool                   `protobuf:"varint,5,opt,name=differs,proto3" json:"differs,omitempty"`       // replicas that answered have not the same sum
+	Silent        []uint64               `protobuf:"varint,6,rep,packed,name=silent,proto3" json:"silent,omitempty"`  // nodes that did not answer
+	Leaderless    bool                   `protobuf:"varint,7,opt,name=leaderless,proto3" json:"leaderless,omitempty"` // no leader answered, so nothing was compared
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1237,6 +1240,27 @@ func (x *CheckDetail) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *CheckDetail) GetDiffers() bool {
+	if x != nil {
+		return x.Differs
+	}
+	return false
+}
+
+func (x *CheckDetail) GetSilent() []uint64 {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *CheckDetail) GetLeaderless() bool {
+	if x != nil {
+		return x.Leaderless
+	}
+	return false
 }
 
 // CheckReply is the outcome over all partitions.
@@ -2378,12 +2402,17 @@ const file_rpc_rpcpb_control_proto_rawDesc = "" +
 	"partitions\x18\x01 \x03(\v2\x19.sundog.rpc.PartitionInfoR\n" +
 	"partitions\"\"\n" +
 	"\fCheckRequest\x12\x12\n" +
-	"\x04pool\x18\x01 \x01(\tR\x04pool\"i\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\"\xbb\x01\n" +
 	"\vCheckDetail\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
 	"\x05equal\x18\x02 \x01(\bR\x05equal\x12\x12\n" +
 	"\x04keys\x18\x03 \x01(\x04R\x04keys\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"\x87\x01\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x18\n" +
+	"\adiffers\x18\x05 \x01(\bR\adiffers\x12\x16\n" +
+	"\x06silent\x18\x06 \x03(\x04R\x06silent\x12\x1e\n" +
+	"\n" +
+	"leaderless\x18\a \x01(\bR\n" +
+	"leaderless\"\x87\x01\n" +
 	"\n" +
 	"CheckReply\x12\x1e\n" +
 	"\n" +
