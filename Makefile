@@ -30,7 +30,7 @@ build: | need-go ## bin/sundog, one static binary
 demo: build ## three nodes, real data, a leader killed: the story in half a minute
 	bin/sundog demo --exit
 
-test: lint cover race mutants cross ## all of CI: lint, unit, property, fuzz corpus, race, real processes
+test: need-disks lint cover race mutants cross ## all of CI: lint, unit, property, fuzz corpus, race, real processes
 	@echo "make test: all passed"
 
 unit: | need-go ## the everyday inner loop
@@ -83,8 +83,11 @@ generate: | need-go ## Go code from the .proto files
 clean: ## remove what make made
 	rm -rf bin coverage.out
 
-.PHONY: need-go need-cc
+.PHONY: need-go need-cc need-disks
+need-disks: # the power-cut tests, which run as root on Linux only
+	@if [ "$$(uname)" = Linux ] && [ "$$(id -u)" = 0 ]; then \
+	  scripts/need.sh mkfs.ext4 e2fsprogs; scripts/need.sh mount mount; scripts/need.sh ip iproute2; scripts/need.sh unshare util-linux; fi
 need-go:
 	@command -v $(GO) >/dev/null || { echo "Go 1.26 or later is needed: https://go.dev/doc/install, or apt-get install golang"; exit 1; }
 need-cc:
-	@command -v $$($(GO) env CC) >/dev/null || { echo "a C compiler is needed by the race detector: apt-get install gcc libc6-dev"; exit 1; }
+	@scripts/need.sh $$($(GO) env CC) gcc libc6-dev # the race detector links with it
