@@ -110,9 +110,11 @@ func TestUnknownKeepsItsRoom(t *testing.T) {
 	require.Nil(t, b.one(t, put(1, "c", strings.Repeat("v", 37))).Err)
 
 	// The end of the reign settles too: the next one begins behind it.
-	b.solo.do(func() { b.solo.hide, b.solo.stall = true, make(chan struct{}) })
+	stall = make(chan struct{})
+	b.solo.do(func() { b.solo.hide, b.solo.stall = true, stall })
 	require.ErrorIs(t, b.one(t, put(1, "a", "")).Err, sundog.Unknown)
 	b.solo.lead(false)
+	close(stall) // a barrier under way ends with the leadership
 	nothingPending(t, b)
 	require.Eventually(t, func() bool {
 		_, err := b.arenas.Promise(99, 0, testMemory*2/5, 1) // counts double
